@@ -1,0 +1,1 @@
+"""Turnaround: real-time voice dialogue whose every millisecond is on screen."""

@@ -1,0 +1,151 @@
+"""What an engine is, by stage. Weights are shared by every visitor; what one visitor needs is in the object that
+`stream`, `listen` or `reply` hands out. An engine is thread-safe or takes its own lock.
+Audio is float32 mono in [-1, 1].
+
+Every engine raises EngineError with a code; any other exception is treated as a defect of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Samples: TypeAlias = npt.NDArray[np.float32]  # shape (n,)
+Cancel: TypeAlias = Callable[[], bool]  # True once the result is no longer wanted; cheap, polled per token
+Progress: TypeAlias = Callable[[str, float], None]  # what is going on, share done 0..1
+
+CAPTURE_RATE = 16_000  # Hz: what VAD, turn model and ASR are given
+PLAYOUT_RATE = 48_000  # Hz: what the transport pulls
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Captured PCM with its capture time."""
+
+    samples: Samples  # shape (n,), 16 kHz
+    at: float  # seconds on the session's clock: arrival of the last sample
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyLimits:
+    """Where a reply must stop, whatever the model wants."""
+
+    max_tokens: int = 64
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a phrase is spoken."""
+
+    speed: float = 1.0  # 1.0 is the voice's own pace
+    voice: str = ""  # "" is the engine's default voice
+
+
+def no_progress(_what: str, _share: float) -> None:
+    """A Progress that tells nobody."""
+
+
+def never() -> bool:
+    """A Cancel that never asks to stop."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What a factory is given. Engines read nothing else: no environment, no global settings."""
+
+    threads: int = 2  # inference threads of one call
+    cache: Path = field(default_factory=lambda: Path.home() / ".cache" / "turnaround")
+    progress: Progress = no_progress
+
+
+class Engine(Protocol):
+    """What all engines share."""
+
+    name: str
+
+    def warm_up(self) -> None:
+        """Run once end to end, so that the first visitor does not pay for it."""
+        ...
+
+
+class VadStream(Protocol):
+    """One visitor's voice activity."""
+
+    def probability(self, frame: Samples) -> float:
+        """P(speech), 0..1, of the next frame: shape (frame_samples,), 16 kHz. State carries over between calls."""
+        ...
+
+
+class Vad(Engine, Protocol):
+    frame_samples: int
+
+    def stream(self) -> VadStream: ...
+
+
+class Turnmodel(Engine, Protocol):
+    """Tells from the sound of it whether somebody has finished."""
+
+    def finished(self, speech: Samples) -> float:
+        """P(finished), 0..1, for the turn so far: shape (n,), 16 kHz."""
+        ...
+
+
+class Hearing(Protocol):
+    """One utterance being recognised. Used by one thread."""
+
+    def feed(self, samples: Samples) -> None:
+        """More audio, any length. Cheap: no decoding happens here."""
+        ...
+
+    def partial(self) -> str:
+        """The text of all audio fed so far; more may follow. Costs a decode. "" when there are no words."""
+        ...
+
+    def finish(self) -> str:
+        """The final text. Nothing is fed afterwards."""
+        ...
+
+
+class Asr(Engine, Protocol):
+    def listen(self) -> Hearing: ...
+
+
+class Llm(Engine, Protocol):
+    def warm(self, prefix: Sequence[Message]) -> None:
+        """Compute and keep what a reply to a conversation beginning with `prefix` will need."""
+        ...
+
+    def reply(self, messages: Sequence[Message], cancel: Cancel, limits: ReplyLimits) -> Iterator[str]:
+        """Pieces of text (Deltas) as they are made; ends soon after cancel() is True or the iterator is closed."""
+        ...
+
+
+class Tts(Engine, Protocol):
+    rate: int  # Hz of what speak yields
+
+    def speak(self, phrase: str, style: Style, cancel: Cancel) -> Iterator[Samples]:
+        """Audio of one phrase, first piece as early as possible, without leading silence.
+
+        Yields nothing for text with nothing to say ("", "...", an emoji): that is not an error here.
+        """
+        ...
