@@ -1,0 +1,1 @@
+"""The bench: recorded callers, in real time, through the very session a visitor gets; a table and a JSON report."""
