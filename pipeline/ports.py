@@ -149,3 +149,14 @@ class Tts(Engine, Protocol):
         Yields nothing for text with nothing to say ("", "...", an emoji): that is not an error here.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """One engine a stage: what a session is given. Shared by every visitor."""
+
+    vad: Vad
+    turn_model: Turnmodel | None  # None: the endpoint goes by silence alone
+    asr: Asr
+    llm: Llm
+    tts: Tts

@@ -1,0 +1,358 @@
+"""The state of one visitor's conversation: turns, floor, playout, history, events. No threads and no engines in here.
+
+Whatever happens is reported to a method, under the floor's lock; what has to be done about it is asked of `Asks`.
+So every state can be reached in a test without a thread, and a turn cannot end twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Protocol
+
+from pipeline import work
+from pipeline.clock import Clock
+from pipeline.errors import Code
+from pipeline.events import (
+    Delta,
+    DraftDropped,
+    DraftStarted,
+    Endpointed,
+    Event,
+    Notice,
+    NoticeCode,
+    Partial,
+    Released,
+    Snapshot,
+    SpeechStarted,
+    State,
+    TurnEnded,
+    TurnView,
+    Utterance,
+)
+from pipeline.exchange import OUTCOMES, Exchange, Happening
+from pipeline.listen import Again, Began, Over, Quiet
+from pipeline.playout import Pcm16, Piece, Playout, seconds
+from pipeline.ports import Message, Role
+from pipeline.ring import Capture
+from pipeline.timeline import Mark, Timeline
+from pipeline.turn import Floor, Tag
+
+KEPT_TURNS = 500
+KEPT_EVENTS = 20_000
+KEPT_MESSAGES = 20
+KEPT_NOTICES = 10
+VAD_FAILURE_REST_S = 10.0  # a broken VAD fails one turn in this time, not one a chunk
+
+
+class Asks(Protocol):
+    """What a conversation asks of its session. Posts to a stage; never blocks."""
+
+    def recognise(self, request: work.Recognise) -> None: ...
+
+    def judge(self, request: work.Judge) -> None: ...
+
+    def expect(self, p_finished: float) -> None:
+        """Tell the endpointer what the turn model says."""
+        ...
+
+    def reply(self, request: work.Think) -> None: ...
+
+
+class Conversation:
+    """See the module. Methods take `floor.lock` themselves; the playout and the turns change together."""
+
+    def __init__(self, clock: Clock, asks: Asks, serial: bool) -> None:
+        self._clock, self._asks, self._serial = clock, asks, serial
+        self.floor = Floor()
+        self._playout = Playout()
+        self._current: Exchange | None = None
+        self._ended: deque[TurnView] = deque(maxlen=KEPT_TURNS)
+        self.history: deque[Message] = deque(maxlen=KEPT_MESSAGES)
+        self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._event_count = 0
+        self._notices: deque[Notice] = deque(maxlen=KEPT_NOTICES)
+        self._false_starts = self._drafts = self._drafts_dropped = 0
+        self._media: tuple[Tag, int] = (Tag(0), 0)  # media time reached by the reply under way
+        self._vad_failed_at = float("-inf")
+        self.downlink_s: float | None = None  # what lies between leaving here and being heard
+
+    # -- what the caller does
+
+    def began(self, began: Began, barge_in: bool) -> bool:
+        """Speech started: the floor is the caller's. False when a reply is under way and may not be interrupted."""
+        with self.floor.lock:
+            current = self._current
+            if current is not None and current.committed and not barge_in:
+                return False
+            tag = self.floor.take(self._silence)
+            exchange = Exchange(tag, began.capture, Timeline())
+            exchange.stamp(Mark.SPEECH_START, began.at)
+            self._current = exchange
+            self._tell(SpeechStarted(tag, began.at))
+            return True
+
+    def more(self, upto: int) -> None:
+        """Time to refresh the live transcript."""
+        with self.floor.lock:
+            exchange = self._listened_to()
+            if exchange is not None:
+                self._asks.recognise(work.Recognise(exchange.tag, exchange.capture, upto, stable=False))
+
+    def quiet(self, quiet: Quiet) -> None:
+        """The caller paused: from here on a draft may run."""
+        with self.floor.lock:
+            exchange = self._listened_to()
+            if exchange is None or not exchange.step(Happening.PAUSE):
+                return
+            exchange.timeline = exchange.timeline.restamped(Mark.SPEECH_END, quiet.end_at)
+            self._asks.judge(work.Judge(exchange.tag, exchange.capture, quiet.upto))
+            if not self._serial:
+                self._ask_transcript(exchange, quiet.upto, final=False)
+
+    def again(self, again: Again) -> None:
+        """The caller went on: what was drafted is dropped."""
+        with self.floor.lock:
+            exchange = self._listened_to()
+            if exchange is None or not exchange.step(Happening.RESUME):
+                return
+            tag = self.floor.revise(lambda: void(self._playout.clear()))
+            if exchange.revise(tag):
+                self._drafts_dropped += 1
+                self._tell(DraftDropped(tag, again.at))
+
+    def over(self, over: Over) -> None:
+        """The endpoint: the turn is committed."""
+        with self.floor.lock:
+            exchange = self._listened_to()
+            if exchange is None or not exchange.step(Happening.COMMIT):
+                return
+            now = self._clock.now()
+            exchange.timeline = exchange.timeline.restamped(Mark.SPEECH_END, over.end_at)
+            exchange.stamp(Mark.ENDPOINT, now)
+            self._tell(Endpointed(exchange.tag, over.end_at, over.waited_ms, exchange.p_finished, now))
+            if over.capped:
+                self.notice(NoticeCode.MONOLOGUE_CAPPED)
+            if exchange.error is not None:
+                self.fail(exchange.tag, *exchange.error)
+            elif exchange.recognised:
+                self._commit(exchange)
+            elif not exchange.asked:
+                self._ask_transcript(exchange, over.upto, final=True)
+
+    def _ask_transcript(self, exchange: Exchange, upto: int, final: bool) -> None:
+        exchange.asked = True
+        exchange.error = None
+        self._asks.recognise(work.Recognise(exchange.tag, exchange.capture, upto, stable=True, final=final))
+
+    def _listened_to(self) -> Exchange | None:
+        """The turn the ear is in; None when it was ended from elsewhere (an error, a closed session)."""
+        exchange = self._current
+        return None if exchange is None or exchange.ended or exchange.committed else exchange
+
+    # -- what the engines answer; False when it came too late
+
+    def recognised(self, result: work.Recognised, draft: bool) -> bool:
+        return self.floor.deliver(result.request.tag, result, lambda r: self._take_transcript(r, draft))
+
+    def _take_transcript(self, result: work.Recognised, draft: bool) -> None:
+        exchange, now = self._current, self._clock.now()
+        if exchange is None or exchange.ended:
+            return
+        exchange.heard = result.text
+        self._tell(Partial(exchange.tag, result.text, now))
+        if not result.request.stable:
+            return
+        exchange.recognised = True
+        exchange.stamp(Mark.TRANSCRIPT, now)
+        if exchange.committed:
+            self._commit(exchange)
+        elif draft and result.text and not self._serial:
+            self._start_reply(exchange)
+
+    def judged(self, judged: work.Judged) -> bool:
+        return self.floor.deliver(judged.tag, judged, self._take_judgement)
+
+    def _take_judgement(self, judged: work.Judged) -> None:
+        exchange = self._listened_to()
+        if exchange is not None and exchange.state is State.PAUSED:
+            exchange.p_finished = judged.p_finished
+            self._asks.expect(judged.p_finished)
+
+    def _commit(self, exchange: Exchange) -> None:
+        """Endpoint and transcript are there: open the gate, and begin the reply if no draft did."""
+        if not exchange.heard:
+            self.fail(exchange.tag, Code.NOTHING_HEARD, "sound, but no words in it")
+            return
+        self._tell(Utterance(exchange.tag, exchange.heard, self._clock.now()))
+        self._playout.open(exchange.tag)
+        if not exchange.replying:
+            self._start_reply(exchange)
+
+    def _start_reply(self, exchange: Exchange) -> None:
+        exchange.replying = True
+        exchange.drafted = not exchange.committed
+        if exchange.drafted:
+            self._drafts += 1
+            self._tell(DraftStarted(exchange.tag, exchange.heard, self._clock.now()))
+        self._asks.reply(work.Think(exchange.tag, exchange.heard, whole=self._serial))
+
+    def thought(self, thought: work.Thought) -> bool:
+        return self.floor.deliver(thought.tag, thought, self._take_thought)
+
+    def _take_thought(self, thought: work.Thought) -> None:
+        exchange, now = self._current, self._clock.now()
+        if exchange is None:
+            return
+        match thought:
+            case work.Text(_, text):
+                exchange.stamp(Mark.FIRST_TOKEN, now)
+                exchange.reply += text
+                self._tell(Delta(exchange.tag, text, now))
+            case work.Say(_, index, text):
+                exchange.stamp(Mark.FIRST_PHRASE, now)
+                exchange.phrases[index] = text
+            case work.Cut():
+                self.notice(NoticeCode.REPLY_CUT)
+            case work.Last():
+                pass
+
+    def spoken(self, spoken: work.Spoken) -> bool:
+        return self.floor.deliver(spoken.tag, spoken, self._take_sound)
+
+    def _take_sound(self, spoken: work.Spoken) -> None:
+        exchange = self._current
+        if exchange is None:
+            return
+        if isinstance(spoken, work.Last):
+            if not exchange.phrase_samples:
+                self.fail(exchange.tag, Code.TTS_EMPTY, "the voice made no sound of the reply")
+            self._playout.finish(spoken.tag)
+            return
+        exchange.stamp(Mark.FIRST_AUDIO, self._clock.now())
+        at = self._media[1] if self._media[0] == spoken.tag else 0
+        self._playout.push(Piece(spoken.tag, at, spoken.phrase, spoken.samples))
+        made = exchange.phrase_samples
+        made[spoken.phrase] = made.get(spoken.phrase, 0) + len(spoken.samples)
+        self._media = (spoken.tag, at + len(spoken.samples))
+
+    # -- what leaves
+
+    def pull(self, n: int) -> Pcm16:
+        with self.floor.lock:
+            pulled = self._playout.pull(n)
+            exchange = self._current
+            if exchange is not None:
+                if pulled.sounded is not None:
+                    self._released(exchange, self._clock.now() + seconds(pulled.sounded))
+                exchange.underruns += pulled.underrun
+                if pulled.drained == exchange.tag:
+                    self._drained(exchange)
+            return pulled.samples
+
+    def _released(self, exchange: Exchange, at: float) -> None:
+        if exchange.step(Happening.RELEASE):
+            exchange.stamp(Mark.RELEASED, at)
+            if self.downlink_s is not None:
+                exchange.stamp(Mark.HEARD, at + self.downlink_s)
+            self._tell(Released(exchange.tag, at))
+
+    # -- how turns end
+
+    def _drained(self, exchange: Exchange) -> None:
+        if exchange.step(Happening.DRAIN):
+            exchange.spoken = exchange.reply
+            self._end(exchange)
+        else:
+            self.fail(exchange.tag, Code.TTS_EMPTY, "the voice made only silence of the reply")
+
+    def _silence(self) -> None:
+        """As the floor moves on: what plays stops, and its turn ends."""
+        played = self._playout.clear()
+        exchange = self._current
+        if exchange is not None and exchange.step(Happening.TAKEN):
+            exchange.spoken = exchange.heard_by_caller(played)
+            self._end(exchange)
+
+    def leave(self) -> None:
+        """The visitor went: a turn under way ends as interrupted, and nothing tagged before now can act."""
+        with self.floor.lock:
+            self.floor.take(self._silence)
+
+    def fail(self, tag: Tag, code: Code, detail: str) -> None:
+        """End the turn `tag` is in as failed. Of a draft the failure waits: it counts if the turn commits to it."""
+        with self.floor.lock:
+            exchange = self._current
+            if exchange is None or exchange.tag != tag or exchange.ended:
+                return
+            if not exchange.committed and code is not Code.VAD_FAILED:
+                exchange.error = (code, detail)
+                return
+            exchange.step(Happening.FAIL)
+            exchange.code, exchange.detail = code, detail
+            self._false_starts += code is Code.NOTHING_HEARD
+            # Moving the revision on refuses whatever the stages still have in hand for this turn.
+            played: dict[int, int] = {}
+            self.floor.revise(lambda: played.update(self._playout.clear()))
+            exchange.spoken = exchange.heard_by_caller(played)
+            self._end(exchange)
+
+    def fail_listening(self, code: Code, detail: str) -> None:
+        """The ear broke: the turn under way fails; where there is none, one is opened to say so."""
+        with self.floor.lock:
+            now = self._clock.now()
+            idle = self._current is None or self._current.ended
+            if idle and now - self._vad_failed_at < VAD_FAILURE_REST_S:
+                return
+            if idle:
+                self.began(Began(now, Capture(0.0)), barge_in=True)
+            self._vad_failed_at = now
+            assert self._current is not None
+            if not self._current.committed:  # a reply that is already on its way needs no ear
+                self.fail(
+                    self._current.tag, Code.VAD_FAILED, detail if code is Code.VAD_FAILED else f"{code}: {detail}"
+                )
+
+    def _end(self, exchange: Exchange) -> None:
+        self._ended.append(exchange.view())
+        if exchange.heard and exchange.code is not Code.NOTHING_HEARD:
+            self.history.append(Message(Role.USER, exchange.heard))
+            self.history.append(Message(Role.ASSISTANT, exchange.spoken or "..."))
+        outcome = OUTCOMES[exchange.state]
+        self._tell(TurnEnded(exchange.tag, outcome, exchange.code, exchange.detail, self._clock.now()))
+
+    # -- views
+
+    def notice(self, code: NoticeCode) -> None:
+        with self.floor.lock:
+            notice = Notice(code, self._clock.now())
+            self._notices.append(notice)
+            self._tell(notice)
+
+    def _tell(self, event: Event) -> None:
+        self._events.append(event)
+        self._event_count += 1
+
+    def events(self, since: int) -> tuple[list[Event], int]:
+        with self.floor.lock:
+            first = self._event_count - len(self._events)
+            return list(self._events)[max(since - first, 0) :], self._event_count
+
+    def fill(self, snapshot: Snapshot) -> Snapshot:
+        """`snapshot` with everything that is known here."""
+        with self.floor.lock:
+            live = () if self._current is None or self._current.ended else (self._current.view(),)
+            return replace(
+                snapshot,
+                version=self._event_count,
+                turns=(*self._ended, *live),
+                underruns=self._playout.underruns,
+                false_starts=self._false_starts,
+                drafts=self._drafts,
+                drafts_dropped=self._drafts_dropped,
+                notices=tuple(self._notices),
+            )
+
+
+def void(_value: object) -> None:
+    """Drop a result where a callable without one is wanted."""

@@ -1,0 +1,319 @@
+"""One visitor's session: the threads around a conversation.
+
+    hear() -> listen (VAD, endpoint) -> recognise (ASR) -> think (LLM) -> speak (TTS) -> playout -> pull()
+                       \\-> judge (turn model) -> endpoint
+
+Recognition and the turn model run at every pause; the reply is drafted from there and waits behind the playout's gate
+until the endpoint opens it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from pipeline import work
+from pipeline.clock import Clock, SystemClock
+from pipeline.conversation import Conversation
+from pipeline.errors import Code, TurnaroundError
+from pipeline.events import Event, NoticeCode, Snapshot
+from pipeline.listen import Again, Began, Listening, More, Odd, Over, Quiet, Turning
+from pipeline.playout import Pcm16
+from pipeline.ports import Chunk, Engines, ReplyLimits, Style
+from pipeline.scenario import Scenario, load
+from pipeline.settings import Settings
+from pipeline.stage import Stage, WhenFull
+from pipeline.turn import Tag
+from pipeline.watch import LATE_SLOT_S, Meter, Watchdog
+
+CAPTURE_QUEUE = 200  # chunks: two seconds at 10 ms
+FRAGMENTS = 10  # phrases of LLM text waiting for the voice
+CONNECTED_S = 1.0
+PATIENCE_S = 0.02  # between two tries to hand a phrase to a busy voice
+JOIN_S = 0.5
+
+
+class Session:
+    """See the module. Every public method may be called from any thread; hear and pull never block."""
+
+    def __init__(
+        self,
+        engines: Engines,
+        settings: Settings,
+        clock: Clock | None = None,
+        scenario: Scenario | None = None,
+        serial: bool = False,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.engines, self.serial = engines, serial
+        self._settings = settings
+        self._scenario = scenario or load(settings.scenario)
+        self.conversation = Conversation(self.clock, self, serial)
+        self._floor = self.conversation.floor
+        self._heard_at = float("-inf")
+        self._closed = False
+        self._listening = Listening(engines.vad, lambda: self._settings)
+        self._recogniser = work.Recogniser(engines.asr)
+        self._meter = Meter(self.clock)
+        self._make_stages()
+        self._watchdog = Watchdog(self.clock, self._look)
+
+    def _make_stages(self) -> None:
+        make = partial(Stage[Any, Any], clock=self.clock)
+        latest = WhenFull.LATEST
+        failing = self._failing
+        self._listen = make(
+            "listen",
+            self._hear,
+            self._turn,
+            self._listen_failed,
+            capacity=CAPTURE_QUEUE,
+            when_full=WhenFull.DROP_OLDEST,
+        )
+        self._recognise = make(
+            "recognise", self._hearken, self._recognised, failing(Code.ASR_FAILED), capacity=1, when_full=latest
+        )
+        self._judge = make("judge", self._weigh, self.conversation.judged, ignore, capacity=1, when_full=latest)
+        self._think = make("think", self._ponder, self._thought, failing(Code.LLM_FAILED), capacity=2, when_full=latest)
+        self._speak = make(
+            "speak",
+            self._utter,
+            self.conversation.spoken,
+            failing(Code.TTS_FAILED),
+            capacity=FRAGMENTS,
+            when_full=WhenFull.REFUSE,
+        )
+        self._stages = (self._listen, self._recognise, self._judge, self._think, self._speak)
+
+    # -- the outside
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def start(self) -> Session:
+        """Begin: threads run from here on."""
+        for stage in self._stages:
+            stage.start()
+        self._watchdog.start()
+        self._warm()
+        return self
+
+    def close(self) -> None:
+        """End the threads; a turn under way ends as interrupted. Idempotent."""
+        with self._floor.lock:
+            if self._closed:
+                return
+            self._closed = True
+            self.conversation.leave()
+        for stage in self._stages:
+            stage.close()
+        self._watchdog.close()
+        for stage in self._stages:
+            stage.join(JOIN_S)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def hear(self, chunk: Chunk) -> None:
+        """Captured audio. Anything but a non-empty one-dimensional array is ignored."""
+        if self._closed or chunk.samples.ndim != 1 or not len(chunk.samples):
+            return
+        self._heard_at = chunk.at
+        self._listen.post(chunk)
+
+    def pull(self, n: int) -> Pcm16:
+        """The next n samples for the visitor: int16 mono at 48 kHz, shape (n,)."""
+        return self.conversation.pull(n)
+
+    def slot(self, late_s: float) -> None:
+        """The transport reports how late an outbound frame left, in seconds."""
+        self._meter.slot(late_s > LATE_SLOT_S)
+
+    def downlink(self, ms: float) -> None:
+        """From the browser's statistics: what lies between leaving here and being heard."""
+        self.conversation.downlink_s = ms / 1e3
+
+    def apply(self, settings: Settings) -> None:
+        """New settings, at once. Another scenario also starts with an empty history."""
+        scenario = load(settings.scenario)
+        with self._floor.lock:
+            changed = settings.scenario != self._settings.scenario
+            self._settings = settings
+            if changed:
+                self._scenario = scenario
+                self.conversation.history.clear()
+        if changed:
+            self._warm()
+
+    def snapshot(self) -> Snapshot:
+        now = self.clock.now()
+        here = Snapshot(
+            version=0,
+            at=now,
+            level_dbfs=self._listening.level,
+            speaking=self._listening.speaking,
+            connected=now - self._heard_at < CONNECTED_S,
+            turns=(),
+            dropped_chunks=self._listen.inbox.dropped,
+            load=self._meter.load(),
+        )
+        return self.conversation.fill(here)
+
+    def events(self, since: int = 0) -> tuple[list[Event], int]:
+        """The events from index `since` on (those still kept), and the index to ask for next."""
+        return self.conversation.events(since)
+
+    # -- what the conversation asks for
+
+    def recognise(self, request: work.Recognise) -> None:
+        self._recognise.post(request)
+
+    def judge(self, request: work.Judge) -> None:
+        if self.engines.turn_model is not None:
+            self._judge.post(request)
+
+    def expect(self, p_finished: float) -> None:
+        self._listening.endpointer.expect(p_finished)
+
+    def reply(self, request: work.Think) -> None:
+        self._think.post(request)
+
+    def _warm(self) -> None:
+        self._think.post(work.Warm(tuple(self._scenario.opening(()))))
+
+    # -- the stages' work and where its results go
+
+    def _hear(self, chunk: Chunk) -> Iterator[Turning]:
+        if len(self._listen.inbox) >= CAPTURE_QUEUE - 1:
+            yield Odd(NoticeCode.CAPTURE_BEHIND)
+        yield from self._listening.hear(chunk)
+
+    def _turn(self, turning: Turning) -> bool:
+        match turning:
+            case Began():
+                if not self.conversation.began(turning, self._settings.barge_in):
+                    self._listening.reset()
+            case More(upto):
+                self.conversation.more(upto)
+            case Quiet():
+                self.conversation.quiet(turning)
+            case Again():
+                self.conversation.again(turning)
+            case Over():
+                self.conversation.over(turning)
+            case Odd(notice):
+                self.conversation.notice(notice)
+        return True
+
+    def _hearken(self, request: work.Recognise) -> Iterator[work.Recognised]:
+        return self._recogniser.work(request)
+
+    def _recognised(self, result: work.Recognised) -> bool:
+        return self.conversation.recognised(result, self._settings.draft)
+
+    def _weigh(self, request: work.Judge) -> Iterator[work.Judged]:
+        model = self.engines.turn_model
+        return iter(()) if model is None else work.judge(request, model)
+
+    def _ponder(self, item: work.Think | work.Warm) -> Iterator[work.Thought]:
+        if isinstance(item, work.Warm):
+            self.engines.llm.warm(item.prefix)
+            return iter(())
+        settings = self._settings
+        with self._floor.lock:
+            messages = self._scenario.messages(tuple(self.conversation.history), item.text)
+        thoughts = work.think(
+            item,
+            self.engines.llm,
+            messages,
+            ReplyLimits(settings.max_tokens, settings.temperature),
+            settings.max_sentences,
+            settings.first_phrase_words,
+            self._gone(item.tag),
+        )
+        return work.whole_reply(thoughts) if item.whole else thoughts
+
+    def _thought(self, thought: work.Thought) -> bool:
+        if not self.conversation.thought(thought):
+            return False
+        if isinstance(thought, work.Say | work.Last):
+            gone = self._gone(thought.tag)
+            while not self._speak.post(thought):
+                if gone():
+                    return False
+                self._think.alive()
+                self.clock.sleep(PATIENCE_S)
+        return True
+
+    def _utter(self, item: work.Say | work.Last) -> Iterator[work.Spoken]:
+        if isinstance(item, work.Last):
+            return iter((item,))
+        gone = self._gone(item.tag)
+        return iter(()) if gone() else work.speak(item, self.engines.tts, Style(speed=self._settings.speed), gone)
+
+    def _gone(self, tag: Tag) -> Callable[[], bool]:
+        return lambda: self._closed or not self._floor.holds(tag)
+
+    # -- failures
+
+    def _failing(self, code: Code) -> Callable[[Any, Exception], None]:
+        def failed(item: Any, error: Exception) -> None:
+            if not isinstance(item, work.Warm):
+                self.conversation.fail(item.tag, *code_of(error, code))
+
+        return failed
+
+    def _listen_failed(self, _chunk: Chunk, error: Exception) -> None:
+        self.conversation.fail_listening(*code_of(error, Code.VAD_FAILED))
+        self._listening = Listening(self.engines.vad, lambda: self._settings)
+
+    def _look(self) -> None:
+        """The watchdog's look: a stage without a sign of life for too long loses its turn and its thread."""
+        self._meter.tick()
+        settings, now = self._settings, self.clock.now()
+        limits = {
+            self._listen: (VAD_TIMEOUT_S, Code.VAD_FAILED),
+            self._recognise: (settings.asr_timeout_s, Code.ASR_TIMEOUT),
+            self._judge: (JUDGE_TIMEOUT_S, None),
+            self._think: (settings.llm_timeout_s, Code.LLM_TIMEOUT),
+            self._speak: (settings.tts_timeout_s, Code.TTS_TIMEOUT),
+        }
+        for stage, (limit, code) in limits.items():
+            stalled = stage.stalled(now)
+            if stalled is None or stalled[1] <= limit:
+                continue
+            stage.restart()
+            self._stuck(stage, stalled[0], code, f"no sign of life for {stalled[1]:.1f} s")
+
+    def _stuck(self, stage: Stage[Any, Any], item: Any, code: Code | None, detail: str) -> None:
+        if stage is self._recognise:
+            self._recogniser = work.Recogniser(self.engines.asr)
+        if stage is self._listen:
+            self.conversation.fail_listening(Code.VAD_FAILED, detail)
+            self._listening = Listening(self.engines.vad, lambda: self._settings)
+        elif code is not None and not isinstance(item, work.Warm):
+            self.conversation.fail(item.tag, code, detail)
+
+
+VAD_TIMEOUT_S = 2.0
+JUDGE_TIMEOUT_S = 2.0
+
+
+def ignore(_item: object, _error: Exception) -> None:
+    """The turn model's failure fails no turn: the endpoint goes by silence alone then."""
+
+
+def code_of(error: Exception, otherwise: Code) -> tuple[Code, str]:
+    """The code an engine gave its error; `otherwise` for one it did not foresee."""
+    if isinstance(error, TurnaroundError):
+        return error.code, error.what
+    return otherwise, f"{type(error).__name__}: {error}"
+
+
+def running_sessions() -> int:
+    """Sessions with a living listen thread."""
+    return sum(t.name == "turnaround-listen" for t in threading.enumerate())
