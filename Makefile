@@ -11,6 +11,8 @@ ADDRESS ?= localhost
 CALLERS ?= assets/callers
 JSON ?= runs/bench.json
 ARGS ?=
+# A machine without a screen has no browser to open.
+HEADLESS := $(if $(or $(DISPLAY),$(WAYLAND_DISPLAY),$(filter Darwin,$(shell uname -s))),false,true)
 
 .PHONY: help python setup setup-dev run test lint unit engines browser bench doctor format clean distclean
 
@@ -28,8 +30,8 @@ setup-dev: python ## the same, and what the checks and tests need
 	@$(PYTHON) tools/setup.py dev
 
 run: setup ## open the app in the browser (PORT, ADDRESS)
-	@echo "Turnaround opens at http://$(ADDRESS):$(PORT). Stop it with Ctrl+C."
-	@$(RUN) -m streamlit run app.py --server.port $(PORT) --server.address $(ADDRESS) --server.showEmailPrompt false $(ARGS)
+	@echo "Turnaround is at http://$(ADDRESS):$(PORT) in a moment. Stop it with Ctrl+C."
+	@$(RUN) -m streamlit run app.py --server.port $(PORT) --server.address $(ADDRESS) --server.headless $(HEADLESS) --server.showEmailPrompt false $(ARGS)
 
 test: lint unit engines browser ## every check: style, types, and the tests of all three kinds
 	@echo "All checks passed."

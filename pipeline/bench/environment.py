@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ PACKAGES = (
     "transformers",
     "modelscope",
 )
+# Half a gigabyte of memory each: a report says whether the run that was measured had any of them loaded.
+LARGE = frozenset({"torch", "funasr", "transformers", "modelscope"})
 
 
 def environment() -> dict[str, Any]:
@@ -38,10 +41,11 @@ def environment() -> dict[str, Any]:
         "at": wall_iso(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "processor": processor(),
+        "processor": cpu_model(),
         "cores": cores(),
         "load_1m": load(),
         "packages": {name: version for name in PACKAGES if (version := installed(name))},
+        "imported": sorted(LARGE & sys.modules.keys()),
         "commit": commit(),
     }
 
@@ -56,7 +60,7 @@ def load() -> float | None:
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
-def processor() -> str:
+def cpu_model() -> str:
     """The CPU's own name where the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
