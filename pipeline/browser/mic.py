@@ -1,0 +1,145 @@
+"""Wavs to speak into the microphone, and where in a recording each was spoken."""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soxr
+
+from pipeline.browser.recording import Pcm, Recording
+from pipeline.ports import CAPTURE_RATE, Samples
+
+MIC_RATE = 48_000  # Hz, of the wav: Chromium's own, so that it does not resample
+LEAD_S = 4.0  # Chromium plays the wav from getUserMedia on; connecting and capturing begin later
+FLOOR_DBFS = -62.0
+TEMPLATE_S = 1.2  # of speech before the true end is looked for in the recording
+SEARCH_S = 1.5  # either side of where it should be
+
+
+@dataclass(frozen=True, slots=True)
+class MicClip:
+    """One thing said."""
+
+    samples: Samples  # shape (n,), 16 kHz
+    end_s: float  # the true end of speech in it
+
+
+@dataclass(frozen=True, slots=True)
+class MicWav:
+    """The file Chromium plays as its microphone, and where its clips lie."""
+
+    path: Path
+    pcm: Pcm  # shape (n,), MIC_RATE
+    starts_s: tuple[float, ...]  # each clip's first sample, in seconds of the file
+    ends_s: tuple[float, ...]  # each clip's true end of speech, likewise
+
+    @property
+    def seconds(self) -> float:
+        return self.pcm.size / MIC_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A clip found in the microphone's recording."""
+
+    ended_at: float  # seconds on Python's monotonic clock: the capture of the last speech sample
+    score: float  # of the match, 0..1; below 0.5 do not trust it
+
+
+def make_mic_wav(
+    clips: Sequence[MicClip], gap_s: float, path: Path, lead_s: float = LEAD_S, floor_dbfs: float = FLOOR_DBFS
+) -> MicWav:
+    """Write a wav with the clips `gap_s` seconds apart (end of speech to next clip), noise-floor silence between."""
+    rng = np.random.default_rng(1)
+
+    def floor(seconds: float) -> Samples:
+        amplitude = 10 ** (floor_dbfs / 20)
+        return rng.normal(0.0, amplitude, max(0, round(seconds * MIC_RATE))).astype(np.float32)
+
+    parts, at = [floor(lead_s)], round(lead_s * MIC_RATE) / MIC_RATE
+    starts: list[float] = []
+    ends: list[float] = []
+    for clip in clips:
+        sound = soxr.resample(clip.samples, CAPTURE_RATE, MIC_RATE).astype(np.float32)
+        rest = floor(clip.end_s + gap_s - sound.size / MIC_RATE)
+        starts.append(at)
+        ends.append(at + clip.end_s)
+        parts += [sound, rest]
+        at += (sound.size + rest.size) / MIC_RATE
+    pcm = _int16(np.concatenate(parts))
+    write_wav(path, pcm)
+    return MicWav(path, pcm, tuple(starts), tuple(ends))
+
+
+def write_wav(path: Path, pcm: Pcm, rate: int = MIC_RATE) -> None:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(pcm.tobytes())
+
+
+def find_spoken(mic: Recording, wav: MicWav) -> list[Spoken | None]:
+    """When each clip's speech truly ended, by the microphone's capture times; None for a clip that was not recorded.
+
+    Each clip's last TEMPLATE_S of speech is looked for by cross-correlation at 16 kHz, so no marker sound is needed
+    that a VAD would hear. Accuracy: a sample (0.06 ms) against the recording; the browser's own noise and echo
+    processing lies before the recording and delays it by a few milliseconds, which therefore count as spoken later.
+    """
+    recorded = _at_16k(mic.pcm, mic.rate)
+    played = _at_16k(wav.pcm, MIC_RATE)
+    shift = _first_shift(recorded, played, wav)
+    found: list[Spoken | None] = []
+    for end in wav.ends_s:
+        template = played[max(0, round((end - TEMPLATE_S) * CAPTURE_RATE)) : round(end * CAPTURE_RATE)]
+        expected = round((end - TEMPLATE_S) * CAPTURE_RATE) + shift
+        low = max(0, expected - round(SEARCH_S * CAPTURE_RATE))
+        window = recorded[low : expected + template.size + round(SEARCH_S * CAPTURE_RATE)]
+        if window.size < template.size:
+            found.append(None)
+            continue
+        place, score = _match(window, template)
+        last = (low + place + template.size) * mic.rate // CAPTURE_RATE
+        inside = 0 < last <= mic.pcm.size and score > 0.1
+        found.append(Spoken(mic.time_of(last - 1), score) if inside else None)
+        shift += (low + place) - expected if score > 0.5 else 0  # the fake microphone drifts a little
+    return found
+
+
+def _first_shift(recorded: Samples, played: Samples, wav: MicWav) -> int:
+    """Samples (16 kHz) to add to a place in the file to get the place in the recording: the first clip, anywhere."""
+    if not wav.ends_s:
+        return 0
+    end = round(wav.ends_s[0] * CAPTURE_RATE)
+    begin = max(0, end - round(TEMPLATE_S * CAPTURE_RATE))
+    until = end + round(2 * LEAD_S * CAPTURE_RATE)
+    place, _score = _match(recorded[:until], played[begin:end])
+    return place - begin
+
+
+def _match(window: Samples, template: Samples) -> tuple[int, float]:
+    """Where `template` fits best in `window`, and the normalised correlation there."""
+    size = window.size - template.size + 1
+    if size <= 0 or template.size == 0:
+        return 0, 0.0
+    n = 1 << (window.size + template.size - 1).bit_length()
+    spectrum = np.fft.rfft(window, n) * np.conj(np.fft.rfft(template, n))
+    correlation = np.fft.irfft(spectrum, n)[:size]
+    energy = np.concatenate(([0.0], np.cumsum(window.astype(np.float64) ** 2)))
+    norms = np.sqrt(np.maximum(energy[template.size :][:size] - energy[:size], 1e-9))
+    scores = correlation / (norms * max(1e-9, float(np.linalg.norm(template))))
+    place = int(np.argmax(scores))
+    return place, float(scores[place])
+
+
+def _at_16k(pcm: Pcm, rate: int) -> Samples:
+    samples: Samples = pcm.astype(np.float32) / 32768.0
+    return soxr.resample(samples, rate, CAPTURE_RATE).astype(np.float32) if samples.size else samples
+
+
+def _int16(samples: Samples) -> Pcm:
+    return (np.clip(samples, -1.0, 1.0) * 32767.0).astype(np.int16)
