@@ -44,7 +44,9 @@ class Script(Generic[T]):
     def __init__(self, name: str, steps: Iterable[T | Step[T]] | None, always: T, clock: Clock) -> None:
         self._name = name
         self._always = Step(always)
-        self._left = None if steps is None else [s if isinstance(s, Step) else Step(s) for s in steps]
+        self._left: list[Step[T]] | None = None
+        if steps is not None:
+            self._left = [s if isinstance(s, Step) else Step(s) for s in steps]
         self._extra = 0
         self._lock = threading.Lock()
         self._clock = clock
@@ -67,12 +69,18 @@ class Script(Generic[T]):
         return step.answer
 
     def wait(self, step: Step[T]) -> None:
-        self._clock.sleep(step.after_s)
+        self._pass(step.after_s)
         if step.until is not None:
             step.until.wait()
 
+    def _pass(self, seconds: float) -> None:
+        # A ManualClock wakes its sleepers early now and then.
+        end = self._clock.now() + seconds
+        while (left := end - self._clock.now()) > 0:
+            self._clock.sleep(left)
+
     def done(self) -> None:
-        """AssertionError when steps are left, or when there were calls too many (an engine's caller may swallow one)."""
+        """AssertionError when steps are left or there were calls too many (the caller may have swallowed that one)."""
         with self._lock:
             left = self._left or []
             if self._extra or left:
@@ -82,7 +90,7 @@ class Script(Generic[T]):
         """The answer of a call that gives pieces, until cancelled."""
         self.wait(step)
         for piece in pieces:
-            self._clock.sleep(step.each_s)
+            self._pass(step.each_s)
             if cancel():
                 return
             yield piece
@@ -115,7 +123,7 @@ class ScriptedVad(_Scripted):
     def probability(self, frame: Samples) -> float:
         if not self._by_energy:
             return self._script.play(self._script.take())
-        loud = float(np.sqrt(np.mean(np.square(np.nan_to_num(frame))))) > _LOUD
+        loud = float(np.sqrt(np.mean(np.square(np.nan_to_num(frame, posinf=1.0, neginf=-1.0))))) > _LOUD
         return _SPEECH if loud else _NO_SPEECH
 
 
