@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from pipeline.clock import Clock
 from pipeline.engines.registry import Kind, create
-from pipeline.ports import EngineOptions, Engines, Progress, no_progress
+from pipeline.ports import Engine, EngineOptions, Engines, Progress, no_progress
 from pipeline.session import Session
 from pipeline.settings import Settings
 
 NO_TURN_MODEL = "none"
+
+E = TypeVar("E", bound=Engine)
 
 __all__ = ["Engines", "load_engines", "open_session"]
 
@@ -21,31 +23,26 @@ def load_engines(settings: Settings, progress: Progress = no_progress) -> Engine
 
     `progress` hears what is being loaded and the share done, 0..1.
     """
-    chosen = [
-        (Kind.VAD, settings.vad),
-        (Kind.TURN, settings.turn_model),
-        (Kind.ASR, settings.asr),
-        (Kind.LLM, settings.llm),
-        (Kind.TTS, settings.tts),
-    ]
-    made: dict[Kind, Any] = {}
-    for index, (kind, name) in enumerate(chosen):
-        if kind is Kind.TURN and name == NO_TURN_MODEL:
-            continue
-        within = _within(progress, index / len(chosen), 1 / len(chosen))
-        within(name, 0.0)
-        engine = create(kind, name, EngineOptions(threads=settings.threads, progress=within))
-        within(name, 0.7)
+    step = iter(range(5))
+
+    def options(name: str) -> EngineOptions:
+        done = next(step)
+        progress(name, done / 5)
+        return EngineOptions(threads=settings.threads, progress=_within(progress, done / 5, 1 / 5))
+
+    def warmed(engine: E) -> E:
         engine.warm_up()
-        made[kind] = engine
+        return engine
+
+    turn_model = None
+    vad = warmed(create(Kind.VAD, settings.vad, options(settings.vad)))
+    if settings.turn_model != NO_TURN_MODEL:
+        turn_model = warmed(create(Kind.TURN, settings.turn_model, options(settings.turn_model)))
+    asr = warmed(create(Kind.ASR, settings.asr, options(settings.asr)))
+    llm = warmed(create(Kind.LLM, settings.llm, options(settings.llm)))
+    tts = warmed(create(Kind.TTS, settings.tts, options(settings.tts)))
     progress("ready", 1.0)
-    return Engines(
-        vad=made[Kind.VAD],
-        turn_model=made.get(Kind.TURN),
-        asr=made[Kind.ASR],
-        llm=made[Kind.LLM],
-        tts=made[Kind.TTS],
-    )
+    return Engines(vad, turn_model, asr, llm, tts)
 
 
 def _within(progress: Progress, start: float, width: float) -> Callable[[str, float], None]:

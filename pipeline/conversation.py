@@ -96,7 +96,7 @@ class Conversation:
         """Time to refresh the live transcript."""
         with self.floor.lock:
             exchange = self._listened_to()
-            if exchange is not None:
+            if exchange is not None and not self._serial:
                 self._asks.recognise(work.Recognise(exchange.tag, exchange.capture, upto, stable=False))
 
     def quiet(self, quiet: Quiet) -> None:

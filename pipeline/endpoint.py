@@ -21,7 +21,8 @@ RESUME_MARGIN_DB = 4.0  # extra, so that a breath or a lip click does not undo a
 RESUME_FRAMES = 3
 FLOOR_START_DB = -62.0
 FLOOR_FALL = 0.3  # share of the way down per frame: quick, silence is short
-FLOOR_RISE_DB = 0.02  # per frame, 2 dB/s: slow, speech must not lift it
+FLOOR_RISE_DB = 0.005  # per frame, 0.5 dB/s: slow, speech must not lift it
+FLOOR_UNDER_PEAK_DB = 20.0  # ... and never to its own level, however long somebody speaks without a pause
 PEAK_START_DB = -50.0
 
 
@@ -110,7 +111,7 @@ class Levels:
         elif not speech:
             # Known noise: follow it quickly enough to be ready before the next word.
             self.floor += min(0.1 * (level - self.floor), 0.5)
-        else:
+        elif self.floor < self.peak - FLOOR_UNDER_PEAK_DB:
             self.floor += FLOOR_RISE_DB
         if speech and level > self.peak:
             self.peak = level

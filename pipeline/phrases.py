@@ -17,7 +17,7 @@ CLOSERS = "\"'”’)]」』）】"
 ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof sr jr st ave vs etc inc ltd co corp dept est approx tel ext e.g i.e a.m p.m u.s u.k".split()
 )
-# A phrase that stops on one of these sounds torn off, so the first phrase takes one word more.
+# A phrase that stops on one of these, or on a number whose unit may follow, sounds torn off: it takes one word more.
 LEANING = frozenset(
     "a an the to of in on at by for from with and or but your our my his her its their this that"
     " is are be will can".split()
@@ -100,7 +100,7 @@ class Splitter:
         for match in re.finditer(r"\s+(?=\S)", text):
             head = text[: match.start()]
             last = head.split()[-1].lower() if head.split() else ""
-            whole = last not in LEANING and not _abbreviated(head) and not _in_number(text, match)
+            whole = last not in LEANING and not last[-1:].isdigit() and not _abbreviated(head)
             if whole and word_count(head) >= limit:
                 return match.start()
         return 0
@@ -135,11 +135,6 @@ def _ends_clause(text: str, i: int) -> bool:
     if text[i] in WIDE_MARKS:
         return True
     return i + 1 < len(text) and text[i + 1].isspace()  # 12,345 and 10:30 have no space
-
-
-def _in_number(text: str, gap: re.Match[str]) -> bool:
-    """Whether the gap stands between two digits, as in a spaced telephone number."""
-    return gap.start() > 0 and text[gap.start() - 1].isdigit() and text[gap.end()].isdigit()
 
 
 def _past_closers(text: str, end: int) -> int:

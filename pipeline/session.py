@@ -286,8 +286,9 @@ class Session:
             stalled = stage.stalled(now)
             if stalled is None or stalled[1] <= limit:
                 continue
-            stage.restart()
+            # The turn ends before the new thread runs: what is left in the inbox is stale by then.
             self._stuck(stage, stalled[0], code, f"no sign of life for {stalled[1]:.1f} s")
+            stage.restart()
 
     def _stuck(self, stage: Stage[Any, Any], item: Any, code: Code | None, detail: str) -> None:
         if stage is self._recognise:
