@@ -31,6 +31,7 @@ from pipeline.events import (
     Utterance,
 )
 from pipeline.exchange import OUTCOMES, Exchange, Happening
+from pipeline.finish import finished
 from pipeline.listen import Again, Began, Over, Quiet
 from pipeline.playout import Pcm16, Piece, Playout, seconds
 from pipeline.ports import Message, Role
@@ -56,7 +57,7 @@ class Asks(Protocol):
         """Tell the endpointer what the turn model says."""
         ...
 
-    def reply(self, request: work.Think) -> None: ...
+    def reply(self, request: work.Think | work.Weigh) -> None: ...
 
 
 class Conversation:
@@ -167,17 +168,29 @@ class Conversation:
         exchange.stamp(Mark.TRANSCRIPT, now)
         if exchange.committed:
             self._commit(exchange)
-        elif draft and result.text and not self._serial:
-            self._start_reply(exchange)
+        elif result.text and not self._serial:
+            self._expect(exchange)
+            if draft:
+                self._start_reply(exchange)
+            else:
+                self._asks.reply(work.Weigh(exchange.tag, exchange.heard))
 
     def judged(self, judged: work.Judged) -> bool:
         return self.floor.deliver(judged.tag, judged, self._take_judgement)
 
     def _take_judgement(self, judged: work.Judged) -> None:
-        exchange = self._listened_to()
-        if exchange is not None and exchange.state is State.PAUSED:
-            exchange.p_finished = judged.p_finished
-            self._asks.expect(judged.p_finished)
+        if self._current is not None:
+            self._current.p_sound = judged.sound
+            self._expect(self._current)
+
+    def _expect(self, exchange: Exchange) -> None:
+        """The witnesses so far, to the endpointer."""
+        if exchange.state is not State.PAUSED:
+            return
+        p = finished(exchange.p_sound, exchange.p_text, exchange.heard if exchange.recognised else "")
+        if p is not None:
+            exchange.p_finished = p
+            self._asks.expect(p)
 
     def _commit(self, exchange: Exchange) -> None:
         """Endpoint and transcript are there: open the gate, and begin the reply if no draft did."""
@@ -214,6 +227,9 @@ class Conversation:
                 exchange.phrases[index] = text
             case work.Cut():
                 self.notice(NoticeCode.REPLY_CUT)
+            case work.Weighed(_, p):
+                exchange.p_text = p
+                self._expect(exchange)
             case work.Last():
                 pass
 

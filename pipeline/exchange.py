@@ -63,7 +63,9 @@ class Exchange:
     spoken: str = ""
     phrases: dict[int, str] = field(default_factory=dict)
     phrase_samples: dict[int, int] = field(default_factory=dict)  # samples at 48 kHz made of each phrase
-    p_finished: float | None = None
+    p_sound: float | None = None  # the turn model's word on this revision
+    p_text: float | None = None  # the language model's
+    p_finished: float | None = None  # both together
     error: tuple[Code, str] | None = None  # of a draft: it counts when the turn is committed
     code: Code | None = None
     detail: str = ""
@@ -97,7 +99,7 @@ class Exchange:
         self.phrases.clear()
         self.phrase_samples.clear()
         self.error = None
-        self.p_finished = None
+        self.p_sound = self.p_text = self.p_finished = None
         self.timeline = self.timeline.without(*DRAFT_MARKS)
         return had_draft
 

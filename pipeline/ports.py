@@ -135,6 +135,13 @@ class Llm(Engine, Protocol):
         """Compute and keep what a reply to a conversation beginning with `prefix` will need."""
         ...
 
+    def completeness(self, opening: Sequence[Message], said: str) -> float | None:
+        """P(a sentence ends after `said`), 0..1, said by the caller after `opening`; None where it cannot tell.
+
+        The prefill it costs is work done ahead for the reply to the same words.
+        """
+        ...
+
     def reply(self, messages: Sequence[Message], cancel: Cancel, limits: ReplyLimits) -> Iterator[str]:
         """Pieces of text (Deltas) as they are made; ends soon after cancel() is True or the iterator is closed."""
         ...

@@ -10,8 +10,9 @@ until the endpoint opens it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pipeline import work
@@ -21,7 +22,7 @@ from pipeline.errors import Code, TurnaroundError
 from pipeline.events import Event, NoticeCode, Snapshot
 from pipeline.listen import Again, Began, Listening, More, Odd, Over, Quiet, Turning
 from pipeline.playout import Pcm16
-from pipeline.ports import Chunk, Engines, ReplyLimits, Style
+from pipeline.ports import Chunk, Engines, Message, ReplyLimits, Style
 from pipeline.scenario import Scenario, load
 from pipeline.settings import Settings
 from pipeline.stage import Stage, WhenFull
@@ -179,7 +180,7 @@ class Session:
     def expect(self, p_finished: float) -> None:
         self._listening.endpointer.expect(p_finished)
 
-    def reply(self, request: work.Think) -> None:
+    def reply(self, request: work.Think | work.Weigh) -> None:
         self._think.post(request)
 
     def _warm(self) -> None:
@@ -219,23 +220,33 @@ class Session:
         model = self.engines.turn_model
         return iter(()) if model is None else work.judge(request, model)
 
-    def _ponder(self, item: work.Think | work.Warm) -> Iterator[work.Thought]:
+    def _ponder(self, item: work.Think | work.Weigh | work.Warm) -> Iterator[work.Thought]:
+        llm = self.engines.llm
         if isinstance(item, work.Warm):
-            self.engines.llm.warm(item.prefix)
+            llm.warm(item.prefix)
             return iter(())
-        settings = self._settings
         with self._floor.lock:
-            messages = self._scenario.messages(tuple(self.conversation.history), item.text)
-        thoughts = work.think(
+            history = tuple(self.conversation.history)
+        opening = self._scenario.opening(history)
+        if isinstance(item, work.Weigh):
+            return work.weigh(item.tag, item.said, llm, opening)
+        thoughts = self._reply(item, self._scenario.messages(history, item.text))
+        if item.whole:
+            return work.whole_reply(thoughts)
+        return chain(work.weigh(item.tag, item.text, llm, opening), thoughts)
+
+    def _reply(self, item: work.Think, messages: Sequence[Message]) -> Iterator[work.Thought]:
+        settings = self._settings
+        limits = ReplyLimits(settings.max_tokens, settings.temperature)
+        return work.think(
             item,
             self.engines.llm,
             messages,
-            ReplyLimits(settings.max_tokens, settings.temperature),
+            limits,
             settings.max_sentences,
             settings.first_phrase_words,
             self._gone(item.tag),
         )
-        return work.whole_reply(thoughts) if item.whole else thoughts
 
     def _thought(self, thought: work.Thought) -> bool:
         if not self.conversation.thought(thought):

@@ -61,6 +61,14 @@ class Think:
 
 
 @dataclass(frozen=True, slots=True)
+class Weigh:
+    """Whether the words alone are a whole."""
+
+    tag: Tag
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warm:
     """Prepare the language model for another scenario."""
 
@@ -96,9 +104,18 @@ class Recognised:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
+    """What the turn model says of the sound."""
+
     tag: Tag
-    upto: int
-    p_finished: float
+    sound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What the language model says of the words."""
+
+    tag: Tag
+    text: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +142,7 @@ class Sound:
     samples: Pcm16
 
 
-Thought: TypeAlias = Text | Say | Cut | Last
+Thought: TypeAlias = Text | Say | Cut | Last | Weighed
 Spoken: TypeAlias = Sound | Last
 
 
@@ -157,7 +174,12 @@ def judge(request: Judge, model: Turnmodel) -> Iterator[Judged]:
     """P(finished) of what was said so far."""
     start = request.upto - round(JUDGED_S * CAPTURE_RATE)
     speech: Samples = request.capture.between(start, request.upto)
-    yield Judged(request.tag, request.upto, model.finished(speech))
+    yield Judged(request.tag, model.finished(speech))
+
+
+def weigh(tag: Tag, said: str, llm: Llm, opening: Sequence[Message]) -> Iterator[Weighed]:
+    """P(the words are whole)."""
+    yield Weighed(tag, llm.completeness(opening, said))
 
 
 def think(
@@ -219,7 +241,7 @@ def _say(request: Think, phrases: Sequence[str], said: list[Say]) -> Iterator[Sa
 def whole_reply(thoughts: Iterator[Thought]) -> Iterator[Thought]:
     """Serial mode: nothing is handed on before the model has finished, and then as one phrase."""
     held = list(thoughts)
-    yield from (t for t in held if isinstance(t, Text | Cut))
+    yield from (t for t in held if isinstance(t, Text | Cut | Weighed))
     says = [t for t in held if isinstance(t, Say)]
     if says:
         yield Say(says[0].tag, 0, " ".join(s.text for s in says), whole=True)

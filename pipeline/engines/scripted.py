@@ -190,6 +190,9 @@ class ScriptedLlm(_Scripted):
     def warm(self, prefix: Sequence[Message]) -> None:
         self.warmed.append(tuple(prefix))
 
+    def completeness(self, opening: Sequence[Message], said: str) -> float | None:
+        return None
+
     def reply(self, messages: Sequence[Message], cancel: Cancel, limits: ReplyLimits) -> Iterator[str]:
         self.asked.append(tuple(messages))
         step = self._script.take()

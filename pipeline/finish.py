@@ -1,0 +1,64 @@
+"""P(finished): what the sound, the words and a few rules say together. Pure.
+
+The sound is judged by a turn model; the words by the language model's own expectation that a sentence ends here, which
+falls out of the prefill it does anyway. They are combined as evidence, in log-odds. The weights were set by hand on
+sentences written for it, not fitted to the bench's callers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+SOUND_WEIGHT = 0.5  # a turn model is as sure of a clause as of a sentence
+TEXT_WEIGHT = 1.0
+BIAS = 1.7  # a whole sentence may well be continued: P(end) of 0.15 is already a good sign
+LOWEST, HIGHEST = -4.0, 3.0  # no single witness is believed beyond these log-odds
+NUMBER_DOUBT = 0.7  # digits may go on
+UNKNOWN_SOUND = 0.5
+
+FILLERS = frozenset(
+    "um uh er erm hmm mm well so and but or like 嗯 呃 那个 这个 就是 然后 还有 但是 因为 所以 如果".split()
+)
+_WORDS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_NUMBER_WORDS = frozenset(
+    "zero oh one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy"
+    " eighty ninety hundred thousand double".split()
+)
+_CJK_DIGITS = "零一二三四五六七八九十百千万幺两"
+
+
+def finished(sound: float | None, text: float | None, said: str) -> float | None:
+    """P(the caller has finished), 0..1; None while there is no witness at all.
+
+    sound: the turn model's P(finished). text: the language model's P(the sentence ends after `said`).
+    """
+    if holds_floor(said):
+        text = 0.0
+    if sound is None and text is None:
+        return None
+    if text is None:
+        return sound
+    odds = SOUND_WEIGHT * _log_odds(UNKNOWN_SOUND if sound is None else sound) + TEXT_WEIGHT * _log_odds(text) + BIAS
+    if ends_in_number(said):
+        odds -= NUMBER_DOUBT
+    return 1.0 / (1.0 + math.exp(-odds))
+
+
+def holds_floor(said: str) -> bool:
+    """Whether the last word is one that people say while they look for the next."""
+    words = _WORDS.findall(said.lower())
+    if not words:
+        return False
+    return words[-1] in FILLERS or any(words[-1].endswith(f) for f in FILLERS if not f.isascii())
+
+
+def ends_in_number(said: str) -> bool:
+    """Whether a number, or a digit of one, was said last."""
+    words = _WORDS.findall(said.lower())
+    return bool(words) and (words[-1][-1].isdigit() or words[-1] in _NUMBER_WORDS or words[-1][-1] in _CJK_DIGITS)
+
+
+def _log_odds(p: float) -> float:
+    p = min(max(p, 1e-6), 1 - 1e-6)
+    return min(max(math.log(p / (1 - p)), LOWEST), HIGHEST)
