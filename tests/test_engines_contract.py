@@ -147,6 +147,9 @@ def test_vad_meets_any_frame_and_recovers(known: Row, audio: Samples) -> None:
         assert 0.0 <= stream.probability(frame) <= 1.0
     quiet = [stream.probability(np.zeros(size, np.float32)) for _ in range(60)]
     assert quiet[-1] < 0.3, "after two seconds of silence there is no speech"
+    voice = caller(1.0, 150.0) if known.scripted else spoken("Hello, are you open on Sunday?")
+    heard = [stream.probability(voice[at : at + size]) for at in range(0, voice.size - size, size)]
+    assert max(heard) > 0.8, "and whoever speaks then is heard"
 
 
 @pytest.mark.parametrize("known", of(Kind.VAD))

@@ -35,7 +35,7 @@ class SileroStream:
         if frame.shape != (_FRAME,):
             raise EngineError(Code.VAD_FAILED, f"a frame has {_FRAME} samples, not {frame.shape}")
         self._window[0, :_CONTEXT] = self._window[0, -_CONTEXT:]
-        # One NaN would stay in the recurrent state for the rest of the visit.
+        # Today the model swallows a NaN (its layers end in a ReLU); nothing promises that its state always will.
         self._window[0, _CONTEXT:] = np.clip(np.nan_to_num(frame, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
         try:
             output, self._state = self._session.run(
