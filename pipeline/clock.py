@@ -49,9 +49,11 @@ class ManualClock:
         return self._now
 
     def sleep(self, seconds: float) -> None:
+        deadline = self._now + seconds
         condition = threading.Condition()
         with condition:
-            self.wait(condition, seconds)
+            while self._now < deadline:
+                self.wait(condition, deadline - self._now)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         if timeout is None:

@@ -69,15 +69,9 @@ class Script(Generic[T]):
         return step.answer
 
     def wait(self, step: Step[T]) -> None:
-        self._pass(step.after_s)
+        self._clock.sleep(step.after_s)
         if step.until is not None:
             step.until.wait()
-
-    def _pass(self, seconds: float) -> None:
-        # A ManualClock wakes its sleepers early now and then.
-        end = self._clock.now() + seconds
-        while (left := end - self._clock.now()) > 0:
-            self._clock.sleep(left)
 
     def done(self) -> None:
         """AssertionError when steps are left or there were calls too many (the caller may have swallowed that one)."""
@@ -90,7 +84,7 @@ class Script(Generic[T]):
         """The answer of a call that gives pieces, until cancelled."""
         self.wait(step)
         for piece in pieces:
-            self._pass(step.each_s)
+            self._clock.sleep(step.each_s)
             if cancel():
                 return
             yield piece
