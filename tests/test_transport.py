@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.clock import SystemClock
+from pipeline.clock import ManualClock, SystemClock
 from pipeline.errors import Code, TurnaroundError
 from pipeline.settings import Settings
 from pipeline.transport import codecs, sdp
 from pipeline.transport.capture import Capture
 from pipeline.transport.install import TESTED, Patch, Switch, check_versions, install
 from pipeline.transport.jitter import SEQUENCES, AudioJitterBuffer, FrameRun, InOrder, jitter_buffer
-from pipeline.transport.line import Line
+from pipeline.transport.line import DEAD_AFTER_S, Line
 from pipeline.transport.loop import InlineLoop
 from pipeline.transport.track import STALL_S, PacedTrack, Pacer
 
@@ -340,7 +340,7 @@ def test_the_microphone_arrives_at_16_khz_as_loud_as_it_was() -> None:
 class Visit(Voice):
     def __init__(self) -> None:
         super().__init__()
-        self.clock = SystemClock()
+        self.clock: Any = SystemClock()
         self.chunks: list[Any] = []
 
     def hear(self, chunk: Any) -> None:
@@ -379,6 +379,28 @@ def test_a_late_word_about_an_earlier_connection_leaves_the_new_one_alone() -> N
     assert line.track is second
     assert second.readyState == "live"
     line.closed(second)
+
+
+def test_a_microphone_that_falls_silent_as_a_line_ends_the_call() -> None:
+    """A killed browser says no goodbye: the outbound slots notice that nothing comes in any more."""
+    ended: queue.Queue[Any] = queue.Queue()
+    line, visit = Line(ended.put), Visit()
+    visit.clock = clock = ManualClock()
+    track = line.open(lambda: visit, 20)
+    clock.advance(60)  # before the first frame nothing is missing: the connection is still being made
+    asyncio.run(track.recv())
+    line.heard(microphone_frame(0))
+    clock.advance(DEAD_AFTER_S - 0.1)
+    line.heard(microphone_frame(1))
+    clock.advance(DEAD_AFTER_S - 0.1)
+    asyncio.run(track.recv())
+    assert line.track is track
+    clock.advance(10 * DEAD_AFTER_S)
+    asyncio.run(track.recv())  # the stall itself is not held against the browser
+    clock.advance(DEAD_AFTER_S)
+    asyncio.run(track.recv())
+    assert ended.get(timeout=5) is visit
+    assert track.readyState == "ended"
 
 
 # -- what is installed

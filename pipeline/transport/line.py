@@ -17,6 +17,8 @@ from pipeline.transport.track import PacedTrack
 
 log = logging.getLogger(__name__)
 
+DEAD_AFTER_S = 5.0  # a browser sends silence too: no packet for so long is a lost connection or a killed browser
+
 
 class Visit(Protocol):
     """What the line needs of a Session."""
@@ -33,62 +35,85 @@ class Visit(Protocol):
     def downlink(self, ms: float) -> None: ...
 
 
+class Leg:
+    """One connection of a line: its session, and the voice its outbound track plays.
+
+    The outbound slots go on when the browser is gone, so they notice that the microphone does not. ICE (RFC 7675)
+    takes 30 s for that.
+    """
+
+    def __init__(self, visit: Visit, ptime_ms: int, dead: Callable[[Leg], None]) -> None:
+        self.visit = visit
+        self.track = PacedTrack(self, visit.clock, ptime_ms)
+        self._capture = Capture()
+        self._dead = dead
+        self._heard_at: float | None = None
+
+    def heard(self, frame: Any) -> None:
+        self._heard_at = self.visit.clock.now()
+        chunk = self._capture.chunk(frame, self._heard_at)
+        if chunk is not None:
+            self.visit.hear(chunk)
+
+    def pull(self, n: int) -> npt.NDArray[np.int16]:
+        return self.visit.pull(n)
+
+    def slot(self, late_s: float) -> None:
+        self.visit.slot(late_s)
+        if self._heard_at is not None and self.visit.clock.now() - self._heard_at > DEAD_AFTER_S + late_s:
+            self._dead(self)
+
+
 class Line:
     """Lives as long as the visitor's page; carries one connection at a time.
 
-    `open` on the script's thread, `heard` and `closed` on the media loop.
+    `open` on the script's thread, `heard` on the media loop, `closed` on any.
     """
 
     def __init__(self, on_ended: Callable[[Any], None] | None = None) -> None:
         self.on_ended = on_ended
         self._lock = threading.Lock()
-        self._visit: Visit | None = None
-        self._track: PacedTrack | None = None
-        self._capture: Capture | None = None
+        self._leg: Leg | None = None
 
     @property
     def track(self) -> PacedTrack | None:
         """The outbound track of the connection, None when there is none."""
-        return self._track
+        leg = self._leg
+        return leg.track if leg else None
 
     @property
     def visit(self) -> Visit | None:
-        return self._visit
+        """The session of the connection, None when there is none."""
+        leg = self._leg
+        return leg.visit if leg else None
 
     def open(self, visit_for: Callable[[], Visit], ptime_ms: int) -> PacedTrack:
         """The track to send, for `visit_for()`'s session; the same again while the connection lasts."""
         with self._lock:
-            if self._track is None:
-                visit = visit_for()
-                self._visit = visit
-                self._capture = Capture()
-                self._track = PacedTrack(visit, visit.clock, ptime_ms)
-            return self._track
+            if self._leg is None:
+                self._leg = Leg(visit_for(), ptime_ms, lambda leg: self.closed(leg.track))
+            return self._leg.track
 
     def heard(self, frame: Any) -> None:
         """One inbound frame. Only resamples and hands on: the loop must not wait here."""
-        visit, capture = self._visit, self._capture
-        if visit is None or capture is None:
-            return  # a frame that was under way when the line closed
-        chunk = capture.chunk(frame, visit.clock.now())
-        if chunk is not None:
-            visit.hear(chunk)
+        leg = self._leg
+        if leg is not None:  # else a frame that was under way when the line closed
+            leg.heard(frame)
 
-    def closed(self, which: PacedTrack | None = None) -> None:
-        """The microphone ended: STOP, a closed tab or a lost connection. Any thread.
+    def closed(self, which: PacedTrack | None) -> None:
+        """The connection with the track `which` ended: STOP, a closed tab, a lost connection. Any thread.
 
         Tells the owner once, on a thread of its own, because ending a session takes longer than the loop may wait.
-        `which` is the track of the connection that ended: a late word about an earlier one changes nothing.
+        A late word about an earlier connection changes nothing.
         """
         with self._lock:
-            if which is not None and which is not self._track:
+            leg = self._leg
+            if leg is None or leg.track is not which:
                 return
-            visit, track = self._visit, self._track
-            self._visit = self._track = self._capture = None
-        if track is not None:
-            track.stop()  # else the relay reads it for ever
-        if visit is not None and self.on_ended is not None:
-            threading.Thread(target=self._tell, args=(self.on_ended, visit), name="hang-up", daemon=True).start()
+            self._leg = None
+        leg.track.stop()  # else the relay reads it for ever
+        if self.on_ended is not None:
+            threading.Thread(target=self._tell, args=(self.on_ended, leg.visit), name="hang-up", daemon=True).start()
 
     @staticmethod
     def _tell(on_ended: Callable[[Any], None], visit: Visit) -> None:
