@@ -34,6 +34,7 @@ class TurnResult:
     underruns: int
     errors: Errors  # of the transcript
     fact_held: bool | None  # None: the question has no fact
+    mouth_to_ear_ms: float | None = None  # true end in the microphone -> first reply sound in the page; browser only
 
     @property
     def failed(self) -> bool:
@@ -58,6 +59,7 @@ class TurnResult:
             "underruns": self.underruns,
             "wer": round(self.errors.rate, 4),
             "fact_held": self.fact_held,
+            "mouth_to_ear_ms": self.mouth_to_ear_ms,
         }
 
 
@@ -71,6 +73,7 @@ def summary(turns: Sequence[TurnResult], budget: Budget, rss_mb: float, cpu_s: f
         "measured": len(spans),
         "total_ms": found.pop("total_ms"),
         **found,
+        "mouth_to_ear_ms": _percentiles(t.mouth_to_ear_ms for t in turns if t.mouth_to_ear_ms is not None),
         "within_budget": _round(within),
         "false_cut_in_rate": _share(t.false_cut_in for t in turns),
         "wer": _round(wer),
@@ -90,10 +93,12 @@ def table(turns: Sequence[TurnResult], found: Mapping[str, Any]) -> str:
     lines = [f"{'clip':<{width}}  listen  think  speak  total ms  cut-in  wer  fact  transcript | reply"]
     lines += [_line(t, width) for t in turns]
     lines += ["", "from the true end of speech, ms       p50     p95     p99"]
-    for name in ("total", "listen", "think", "speak"):
+    for name in ("mouth_to_ear", "total", "listen", "think", "speak"):
         p = found[f"{name}_ms"]
+        if name == "mouth_to_ear" and not p:
+            continue
         values = "".join(f"{p[q]:8.0f}" for q in ("p50", "p95", "p99")) if p else "  nothing measured"
-        lines.append(f"  {name:<30}{values}")
+        lines.append(f"  {name.replace('_', ' '):<30}{values}")
     shares = {
         "false cut-ins": "false_cut_in_rate",
         "word error rate": "wer",

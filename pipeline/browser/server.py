@@ -25,9 +25,15 @@ class Server:
     """`with Server(script) as server: ... server.url`. RuntimeError with the log's end when it does not come up."""
 
     def __init__(
-        self, script: Path, log: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+        self,
+        script: Path,
+        log: Path,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        module: str = "streamlit",  # what stands in for it takes the same arguments
     ) -> None:
         self._script = script
+        self._module = module
         self._log = log
         self._options = list(options)
         self._environment = dict(environment or {})
@@ -44,7 +50,7 @@ class Server:
     def __enter__(self) -> Server:
         environment = {k: v for k, v in os.environ.items() if k.lower() not in PROXIES}
         path = os.pathsep.join(p for p in (str(ROOT), environment.get("PYTHONPATH", "")) if p)
-        command = [sys.executable, "-m", "streamlit", "run", str(self._script)]
+        command = [sys.executable, "-m", self._module, "run", str(self._script)]
         fixed = {
             "server.port": str(self.port),
             "server.address": "127.0.0.1",
