@@ -203,14 +203,16 @@ def _engine(title: str, row: Any, options: EngineOptions) -> Check:
 
 def transport() -> Iterator[Check]:
     """The library versions the tuned transport was tested with, and every private name it replaces."""
+    before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # streamlit warns of running outside a page
     try:
         from pipeline.transport import install
+
+        versions = install.check_versions()
+        # The media loop is only read when a call begins; none is started here.
+        patches = install.tuned_patches(cast(Any, None))
     finally:
-        logging.disable(logging.NOTSET)
-    versions = install.check_versions()
-    # The media loop is only read when a call begins; none is started here.
-    patches = install.tuned_patches(cast(Any, None))
+        logging.disable(before)
     misfits = [p.where() for p in patches if not p.fits()]
     if misfits:
         raise install.untested(f"not what was tested: {', '.join(misfits)}")
