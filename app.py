@@ -1,0 +1,24 @@
+"""The entry script of the page: `streamlit run app.py`. It frames the pages in pages/ and carries the call."""
+
+import streamlit as st
+
+from pipeline.ui import controls, frame
+from pipeline.ui.words import say
+
+lang = frame.language()
+st.set_page_config(page_title=say("title", lang), page_icon=":material/graphic_eq:", layout="wide")
+page = st.navigation(
+    [
+        st.Page("pages/conversation.py", title=say("page.conversation", lang), icon=":material/forum:", default=True),
+        st.Page("pages/latency.py", title=say("page.latency", lang), icon=":material/timer:", url_path="latency"),
+    ],
+    position="top",
+)
+frame.header(lang)
+with st.sidebar:
+    controls.panel(lang, frame.apply, frame.reconnect)
+settings = controls.current()
+visit = frame.ready(settings, lang)
+if visit is not None:
+    frame.call(visit, settings, lang)
+    page.run()
