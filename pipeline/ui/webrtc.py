@@ -207,7 +207,7 @@ def _state(key: str, installed: Installed, timed_out: bool) -> CallState:
         phase = Phase.CONNECTED
     elif timed_out:
         phase, reason = Phase.FAILED, Reason.TIMEOUT
-    elif context is not None and context.state.signalling:
+    elif context is not None and context.state.signalling and told is not Reason.UNREACHABLE:
         phase = Phase.CONNECTING
     elif told is not None:
         phase, reason = Phase.FAILED, told

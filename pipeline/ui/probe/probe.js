@@ -5,7 +5,7 @@
 // window before START is pressed. Where that is not possible, the permission and device checks below still work.
 "use strict";
 (() => {
-  const LOOK_MS = 50, STATS_MS = 2000, STEP_MS = 3;
+  const LOOK_MS = 50, STATS_MS = 2000, STEP_MS = 3, CONNECTS_WITHIN_MS = 15000;
   const state = {reason: null, downlink_ms: null};
   let sent = "", blocked = null, failed = null, pc = null, before = null;
 
@@ -47,6 +47,11 @@
       say();
     });
   };
+  // Without a way through, Chromium may go on looking for ever. Counted from the microphone's consent, not from START.
+  const expect = connection => setTimeout(() => {
+    if (connection && connection === pc && ["new", "connecting"].includes(connection.connectionState)) failed = "unreachable";
+    say();
+  }, CONNECTS_WITHIN_MS);
   const wrap = theirs => {
     if (theirs.__turnaround_probe || !theirs.RTCPeerConnection) return;
     theirs.__turnaround_probe = true;
@@ -59,7 +64,7 @@
     const ask = media.getUserMedia.bind(media);
     media.getUserMedia = async constraints => {
       failed = null;
-      try { return await ask(constraints); }
+      try { const stream = await ask(constraints); expect(pc); return stream; }
       catch (e) { failed = REASONS[e.name] || "failed"; throw e; }
       finally { say(); }
     };
