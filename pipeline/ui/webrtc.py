@@ -140,13 +140,15 @@ def _live(key: str) -> bool:
 
 
 def _streamer(line: Line, settings: Settings, words: Mapping[str, str], key: str) -> None:
+    # A sink of its own for each key: one that another connection has not let go of would refuse this one's track.
+    sink = create_audio_sink_track(line.heard, key=f"{_SINK}-{key}", on_ended=partial(line.closed, line.track))
     webrtc_streamer(
         key=key,
         mode=WebRtcMode.SENDRECV,
         rtc_configuration=rtc_configuration(),
         media_stream_constraints=constraints(settings),
         source_audio_track=line.track,
-        sink_audio_track=create_audio_sink_track(line.heard, key=_SINK, on_ended=partial(line.closed, line.track)),
+        sink_audio_track=sink,
         sendback_video=False,
         audio_html_attrs=AudioHTMLAttributes(autoPlay=True, controls=True),
         translations=cast(Translations, dict(words)),
