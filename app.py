@@ -7,13 +7,7 @@ from pipeline.ui.words import say
 
 lang = frame.language()
 st.set_page_config(page_title=say("title", lang), page_icon=":material/graphic_eq:", layout="wide")
-page = st.navigation(
-    [
-        st.Page("pages/conversation.py", title=say("page.conversation", lang), icon=":material/forum:", default=True),
-        st.Page("pages/latency.py", title=say("page.latency", lang), icon=":material/timer:", url_path="latency"),
-    ],
-    position="top",
-)
+page = frame.navigation(lang)
 frame.header(lang)
 with st.sidebar:
     controls.panel(lang, frame.apply, frame.reconnect)

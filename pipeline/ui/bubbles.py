@@ -93,9 +93,12 @@ def _failure(view: TurnView, lang: str) -> str:
         return ""
     advice = of_error(view.code, lang)
     quiet = " ta-quiet" if view.false_start else ""
+    # The detail is for who can mend it; that there were no words in a noise needs no mending.
+    shown = view.detail and not view.false_start
+    detail = f'<p class="ta-detail">{escape(say("error.detail", lang))} {escape(view.detail)}</p>' if shown else ""
     return (
         f'<div class="ta-problem{quiet}"><b>{escape(advice.what)}</b> {escape(advice.do)} '
-        f"<code>{escape(view.code)}</code></div>"
+        f"<code>{escape(view.code)}</code>{detail}</div>"
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import streamlit as st
+from streamlit.navigation.page import Page
 
 from pipeline.errors import TurnaroundError
 from pipeline.settings import Settings
@@ -80,13 +81,26 @@ def ready(settings: Settings, lang: str) -> Visit | None:
     return visit
 
 
+def navigation(lang: str) -> Page:
+    """The pages of this app; the one that the visitor asked for."""
+    names = {key: say(f"page.{key}", lang) for key in ("conversation", "latency")}
+    return st.navigation(
+        [
+            st.Page("pages/conversation.py", title=names["conversation"], icon=":material/forum:", default=True),
+            st.Page("pages/latency.py", title=names["latency"], icon=":material/timer:", url_path="latency"),
+        ],
+        position="top",
+    )
+
+
 def this_visit() -> Visit:
     """The visit that the entry script has made ready; for pages.
 
-    Streamlit runs a page without its entry script when it is the first request a server gets (a pages/ folder means
-    the old kind of multipage app until st.navigation was called once): then begin again, properly.
+    The first request a server gets may be for a page: a pages/ folder means the old kind of multipage app to Streamlit
+    until st.navigation was called once, and it runs the page without its entry script. Then call it, and begin again.
     """
     if "visit" not in st.session_state:
+        navigation(language())
         st.rerun()
     visit: Visit = st.session_state["visit"]
     return visit
