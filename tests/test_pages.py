@@ -327,6 +327,18 @@ def test_moving_between_pages_keeps_session_and_call(stand: Stand) -> None:
     assert all(c["session"] is stand.calls[0]["session"] for c in stand.calls)
 
 
+def test_a_server_whose_first_request_is_for_a_page_begins_with_the_entry_script(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PagesManager, "__init__", _PAGES_MANAGER)
+    at = AppTest.from_file(APP, default_timeout=TIMEOUT)
+    at.session_state["lang"] = "en"
+    at.switch_page("pages/latency.py").run()
+    assert not at.exception
+    assert at.title[0].value == "Turnaround"
+    assert say("lat.empty", "en") in [i.value for i in at.info]
+
+
 # -- the sample caller
 
 
@@ -488,6 +500,13 @@ def test_a_wrong_visitor_limit_is_named(value: str, monkeypatch: pytest.MonkeyPa
     resources.visitors.clear()
     with pytest.raises(TurnaroundError, match=resources.MAX_VISITORS):
         resources.visitors()
+
+
+def test_an_empty_conversation_in_a_call_invites_to_speak(stand: Stand) -> None:
+    at = visit()
+    stand.sessions[0].connected = True
+    at.run()
+    assert say("talk.go-ahead", "en") in html(at)
 
 
 def test_the_style_sheet_is_there() -> None:

@@ -22,10 +22,11 @@ FEW = 20  # with fewer turns a p95 is one turn's bad luck
 _QUIET_DBFS = -60.0
 
 
-def conversation(turns: Sequence[TurnView], budget: Budget, lang: str) -> str:
+def conversation(turns: Sequence[TurnView], budget: Budget, lang: str, connected: bool = False) -> str:
     """The turns as bubbles, oldest first, the newest SHOWN_TURNS of them; what to do when there are none."""
     if not turns:
-        hints = (say("talk.empty", lang), say("talk.empty-sample", lang))
+        idle = (say("talk.empty", lang), say("talk.empty-sample", lang))
+        hints = (say("talk.go-ahead", lang),) if connected else idle
         return '<div class="ta-empty">' + "".join(f"<p>{escape(h)}</p>" for h in hints) + "</div>"
     older = len(turns) - SHOWN_TURNS
     head = f'<p class="ta-note">{escape(say("talk.older", lang, n=older))}</p>' if older > 0 else ""

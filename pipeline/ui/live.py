@@ -73,7 +73,7 @@ def conversation(visit: Visit, lang: str) -> None:
     with left:
         st.subheader(say("talk.heading", lang), anchor=False)
         with st.container(height=TALK_HEIGHT, border=True, key="talk", autoscroll=True):
-            st.html(bubbles.conversation(turns, budget, lang))
+            st.html(bubbles.conversation(turns, budget, lang, snapshot.connected))
         st.html(bubbles.notices(snapshot.notices, snapshot.at, lang))
     with right:
         st.subheader(say("fig.heading", lang), anchor=False)

@@ -91,6 +91,10 @@ _TEXT: dict[str, tuple[str, str]] = {
         "Nothing has been said yet. Press START and ask, for example: “What are your opening hours on Saturday?”",
         "还没有对话。点“开始”，然后提问，例如：“What are your opening hours on Saturday?”",
     ),
+    "talk.go-ahead": (
+        "I am listening. Ask, for example: “What are your opening hours on Saturday?”",
+        "我在听，请提问，例如：“What are your opening hours on Saturday?”",
+    ),
     "talk.empty-sample": (
         "No microphone? Let a sample caller speak, further down.",
         "没有麦克风？可以在下方播放示例来电。",
