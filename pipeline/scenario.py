@@ -22,9 +22,10 @@ from pipeline.recall import Recall
 FOLDER = Path(__file__).resolve().parent.parent / "assets" / "scenarios"
 HISTORY_MESSAGES = 4  # the last two exchanges: more only slows the first token of a small model
 LONGEST_QUESTION = 600  # characters; of a monologue the end is kept, for a small model's context is short
-# Six shapes were compared by the replies to 48 questions: the question first and the fact last, under the plainest
-# labels, kept the fact most often. Three examples that say the fact as it stands beat six, and beat "Yes, ..." ones.
-_LABELS = {"en": ("Caller: ", "Answer: "), "zh": ("来电：", "回答：")}
+# Shapes were compared by the replies to 48 questions: the question first and the fact last under a plain label kept
+# the fact most often, and the words a caller is still saying are then the beginning of the prompt to come. Three
+# examples that say the fact as it stands beat six, and beat ones that begin with "Yes, ...".
+_LABEL = {"en": "Answer: ", "zh": "回答："}
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 CannedKind = Literal["did_not_hear", "handover", "goodbye", "sorry"]
@@ -100,8 +101,7 @@ class Scenario(_Part):
         return str(getattr(self.canned, kind))
 
     def _ask(self, question: str, fact: str) -> str:
-        said, told = _LABELS[self.language]
-        return f"{said}{question.strip()[-LONGEST_QUESTION:]}\n{told}{fact}"
+        return f"{question.strip()[-LONGEST_QUESTION:]}\n{_LABEL[self.language]}{fact}"
 
     @cached_property
     def _recall(self) -> Recall:
