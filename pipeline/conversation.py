@@ -187,7 +187,8 @@ class Conversation:
         """The witnesses so far, to the endpointer."""
         if exchange.state is not State.PAUSED:
             return
-        p = finished(exchange.p_sound, exchange.p_text, exchange.heard if exchange.recognised else "")
+        said = exchange.heard if exchange.recognised else ""
+        p = finished(exchange.p_sound, exchange.p_text, said, more_to_come=not (exchange.weighed or self._serial))
         if p is not None:
             exchange.p_finished = p
             self._asks.expect(p)
@@ -228,7 +229,7 @@ class Conversation:
             case work.Cut():
                 self.notice(NoticeCode.REPLY_CUT)
             case work.Weighed(_, p):
-                exchange.p_text = p
+                exchange.p_text, exchange.weighed = p, True
                 self._expect(exchange)
             case work.Last():
                 pass

@@ -65,6 +65,7 @@ class Exchange:
     phrase_samples: dict[int, int] = field(default_factory=dict)  # samples at 48 kHz made of each phrase
     p_sound: float | None = None  # the turn model's word on this revision
     p_text: float | None = None  # the language model's
+    weighed: bool = False  # ... has been given, if only as "cannot tell"
     p_finished: float | None = None  # both together
     error: tuple[Code, str] | None = None  # of a draft: it counts when the turn is committed
     code: Code | None = None
@@ -100,6 +101,7 @@ class Exchange:
         self.phrase_samples.clear()
         self.error = None
         self.p_sound = self.p_text = self.p_finished = None
+        self.weighed = False
         self.timeline = self.timeline.without(*DRAFT_MARKS)
         return had_draft
 

@@ -16,6 +16,7 @@ BIAS = 1.7  # a whole sentence may well be continued: P(end) of 0.15 is already 
 LOWEST, HIGHEST = -4.0, 3.0  # no single witness is believed beyond these log-odds
 NUMBER_DOUBT = 0.7  # digits may go on
 UNKNOWN_SOUND = 0.5
+ALONE = 0.7
 
 FILLERS = frozenset(
     "um uh er erm hmm mm well so and but or like 嗯 呃 那个 这个 就是 然后 还有 但是 因为 所以 如果".split()
@@ -28,17 +29,18 @@ _NUMBER_WORDS = frozenset(
 _CJK_DIGITS = "零一二三四五六七八九十百千万幺两"
 
 
-def finished(sound: float | None, text: float | None, said: str) -> float | None:
+def finished(sound: float | None, text: float | None, said: str, more_to_come: bool = False) -> float | None:
     """P(the caller has finished), 0..1; None while there is no witness at all.
 
     sound: the turn model's P(finished). text: the language model's P(the sentence ends after `said`).
+    more_to_come: the text's witness has been asked and has not answered; until then the sound alone is not trusted far.
     """
     if holds_floor(said):
         text = 0.0
     if sound is None and text is None:
         return None
     if text is None:
-        return sound
+        return min(sound, ALONE) if more_to_come and sound is not None else sound
     odds = SOUND_WEIGHT * _log_odds(UNKNOWN_SOUND if sound is None else sound) + TEXT_WEIGHT * _log_odds(text) + BIAS
     if ends_in_number(said):
         odds -= NUMBER_DOUBT

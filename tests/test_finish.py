@@ -13,6 +13,7 @@ def test_one_witness_is_better_than_none():
     assert finished(None, None, "") is None
     assert finished(0.9, None, "Hello") == 0.9
     assert finished(None, 0.5, "Hello") is not None
+    assert finished(0.99, None, "Hello", more_to_come=True) < 0.9
 
 
 @given(p, p, p)
