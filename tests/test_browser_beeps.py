@@ -84,6 +84,28 @@ def test_each_clip_s_true_end_is_found_in_a_delayed_noisy_recording(tmp_path: Pa
         assert spoken.ended_at == pytest.approx(1000.0 + end - 0.777, abs=0.002)
 
 
+def test_clips_are_found_where_the_recording_lost_blocks(tmp_path: Path) -> None:
+    clips = [MicClip(speech(1.5, n), 1.5) for n in range(4)]
+    wav = make_mic_wav(clips, gap_s=3.0, path=tmp_path / "mic.wav", lead_s=1.0)
+    whole = recording(wav.pcm)
+    # In every pause more is lost than the search looks to either side.
+    kept = np.ones(whole.firsts.size, bool)
+    for end in wav.ends_s:
+        kept &= (whole.times < 1000.0 + end + 0.3) | (whole.times > 1000.0 + end + 2.3)
+    size = int(whole.firsts[1])
+    pcm = np.concatenate([wav.pcm[f : f + size] for f in whole.firsts[kept]])
+    lossy = Recording.of(pcm, MIC_RATE, [size] * int(kept.sum()), whole.times[kept])
+    for spoken, end in zip(find_spoken(lossy, wav), wav.ends_s, strict=True):
+        assert spoken is not None
+        assert spoken.ended_at == pytest.approx(1000.0 + end, abs=0.002)
+
+
+def test_a_time_s_sample_is_the_one_recorded_then_or_the_nearest() -> None:
+    r = Recording.of(np.zeros(1440, np.int16), MIC_RATE, [480] * 3, np.array([10.0, 10.01, 10.5]))
+    assert [r.sample_at(at) for at in (9.0, 10.005, 10.2, 10.505, 99.0)] == [0, 240, 960, 1200, 1440]
+    assert r.time_of(r.sample_at(10.505)) == pytest.approx(10.505)
+
+
 def test_a_clip_that_was_not_recorded_is_not_found(tmp_path: Path) -> None:
     wav = make_mic_wav(
         [MicClip(speech(1.5, 1), 1.5), MicClip(speech(1.5, 2), 1.5)], gap_s=2.0, path=tmp_path / "mic.wav", lead_s=1.0

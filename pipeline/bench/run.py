@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline import facts
 from pipeline.audio import read_clip
 from pipeline.bench.callers import Caller
 from pipeline.bench.report import TurnResult
@@ -18,6 +17,7 @@ from pipeline.bench.words import errors
 from pipeline.clock import cpu_seconds
 from pipeline.events import Snapshot, TurnView
 from pipeline.exchange import OUTCOMES
+from pipeline.facts import holds
 from pipeline.loopback import Line, Loopback
 from pipeline.timeline import Mark, Spans
 
@@ -121,7 +121,7 @@ def result(caller: Caller, number: int, seen: Snapshot, true_end: float) -> Turn
         drafted=bool(turn and turn.drafted),
         underruns=seen.underruns,
         errors=errors(caller.text, transcript, caller.lang),
-        fact_held=facts.holds(caller.fact, reply) if caller.fact else None,
+        fact_held=holds(caller.fact, reply) if caller.fact else None,
     )
 
 

@@ -18,6 +18,7 @@ LEAD_S = 4.0  # Chromium plays the wav from getUserMedia on; connecting and capt
 FLOOR_DBFS = -62.0
 TEMPLATE_S = 1.2  # of speech before the true end is looked for in the recording
 SEARCH_S = 1.5  # either side of where it should be
+RECOGNISED = 0.1  # a weaker match is no match
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,35 +91,40 @@ def find_spoken(mic: Recording, wav: MicWav) -> list[Spoken | None]:
     that a VAD would hear. Accuracy: a sample (0.06 ms) against the recording; the browser's own noise and echo
     processing lies before the recording and delays it by a few milliseconds, which therefore count as spoken later.
     """
-    recorded = _at_16k(mic.pcm, mic.rate)
-    played = _at_16k(wav.pcm, MIC_RATE)
-    shift = _first_shift(recorded, played, wav)
+    recorded, played = _at_16k(mic.pcm, mic.rate), _at_16k(wav.pcm, MIC_RATE)
+    if not wav.ends_s or not recorded.size:
+        return [None] * len(wav.ends_s)
+    zero = _time_of_file(mic, recorded, played, wav)
     found: list[Spoken | None] = []
     for end in wav.ends_s:
-        template = played[max(0, round((end - TEMPLATE_S) * CAPTURE_RATE)) : round(end * CAPTURE_RATE)]
-        expected = round((end - TEMPLATE_S) * CAPTURE_RATE) + shift
-        low = max(0, expected - round(SEARCH_S * CAPTURE_RATE))
-        window = recorded[low : expected + template.size + round(SEARCH_S * CAPTURE_RATE)]
-        if window.size < template.size:
+        template = played[_place(end - TEMPLATE_S) : _place(end)]
+        # By the clock and not by counting samples: a busy browser loses blocks, four seconds of forty under load.
+        low, high = (
+            mic.sample_at(zero + at) * CAPTURE_RATE // mic.rate for at in (end - TEMPLATE_S - SEARCH_S, end + SEARCH_S)
+        )
+        place, score = _match(recorded[low:high], template)
+        last = (low + place + template.size) * mic.rate // CAPTURE_RATE
+        if not 0 < last <= mic.pcm.size or score <= RECOGNISED:
             found.append(None)
             continue
-        place, score = _match(window, template)
-        last = (low + place + template.size) * mic.rate // CAPTURE_RATE
-        inside = 0 < last <= mic.pcm.size and score > 0.1
-        found.append(Spoken(mic.time_of(last - 1), score) if inside else None)
-        shift += (low + place) - expected if score > 0.5 else 0  # the fake microphone drifts a little
+        ended_at = mic.time_of(last - 1)
+        found.append(Spoken(ended_at, score))
+        if score > 0.5:
+            zero = ended_at - end  # the fake microphone drifts a little
     return found
 
 
-def _first_shift(recorded: Samples, played: Samples, wav: MicWav) -> int:
-    """Samples (16 kHz) to add to a place in the file to get the place in the recording: the first clip, anywhere."""
-    if not wav.ends_s:
-        return 0
-    end = round(wav.ends_s[0] * CAPTURE_RATE)
-    begin = max(0, end - round(TEMPLATE_S * CAPTURE_RATE))
-    until = end + round(2 * LEAD_S * CAPTURE_RATE)
-    place, _score = _match(recorded[:until], played[begin:end])
-    return place - begin
+def _place(at: float) -> int:
+    """Sample at CAPTURE_RATE of second `at`."""
+    return max(0, round(at * CAPTURE_RATE))
+
+
+def _time_of_file(mic: Recording, recorded: Samples, played: Samples, wav: MicWav) -> float:
+    """When the wav's first sample was captured (seconds on the clock), from its first clip, looked for anywhere."""
+    end = wav.ends_s[0]
+    until = _place(end) + _place(2 * LEAD_S)
+    place, _score = _match(recorded[:until], played[_place(end - TEMPLATE_S) : _place(end)])
+    return mic.time_of(min(place * mic.rate // CAPTURE_RATE, mic.pcm.size - 1)) - max(0.0, end - TEMPLATE_S)
 
 
 def _match(window: Samples, template: Samples) -> tuple[int, float]:

@@ -34,6 +34,12 @@ class Recording:
         block = self._block(sample)
         return float(self.times[block] + (sample - self.firsts[block]) / self.rate)
 
+    def sample_at(self, at: float) -> int:
+        """The sample captured or played at `at` (seconds), or the nearest that was recorded; 0 to the size of pcm."""
+        block = max(0, int(np.searchsorted(self.times, at, side="right")) - 1)
+        end = self.firsts[block + 1] if block + 1 < self.firsts.size else self.pcm.size
+        return int(np.clip(self.firsts[block] + round((at - self.times[block]) * self.rate), self.firsts[block], end))
+
     def onsets(self, threshold: float = 0.05, quiet_s: float = 0.3) -> list[int]:
         """Samples at which sound begins: above `threshold` (of full scale) after at least `quiet_s` below it."""
         loud = np.flatnonzero(np.abs(self.pcm.astype(np.int32)) > threshold * 32767)
