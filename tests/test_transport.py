@@ -23,7 +23,7 @@ from pipeline.errors import Code, TurnaroundError
 from pipeline.settings import Settings
 from pipeline.transport import codecs, sdp
 from pipeline.transport.capture import Capture
-from pipeline.transport.install import TESTED, Patch, Switch, check_versions, install
+from pipeline.transport.install import TESTED, Patch, Switch, check_versions, install, keep_call_across_runs
 from pipeline.transport.jitter import SEQUENCES, AudioJitterBuffer, FrameRun, InOrder, jitter_buffer
 from pipeline.transport.line import DEAD_AFTER_S, Line
 from pipeline.transport.loop import InlineLoop
@@ -472,6 +472,30 @@ def test_a_page_change_is_not_the_end_of_a_call(stock_again: None) -> None:
     install(Settings(transport="stock"))
     session = SimpleNamespace(_client_state=SimpleNamespace(page_script_hash="another page"))
     assert shutdown._get_current_page_script_hash(session) == ""
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_two_quick_runs_do_not_hang_up(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's count of runs lags behind, then moves by two: the library takes a connected call for an orphan."""
+    import streamlit_webrtc.component as component
+
+    session = SimpleNamespace(script_run_count=3)
+    monkeypatch.setattr(component, "st", SimpleNamespace(session_state={}))
+    monkeypatch.setattr(component, "get_this_session_info", lambda: session)
+    stopped: list[bool] = []
+
+    class Worker:
+        def stop(self) -> None:
+            stopped.append(True)
+
+    worker = Worker()
+    context = component._get_or_create_context("call")
+    context._set_worker(worker)
+    session.script_run_count += 2
+    if kept:
+        keep_call_across_runs(context)
+    assert component._get_or_create_context("call") is context
+    assert bool(stopped) is not kept, "without it the library hangs up: once that is mended, this can go"
 
 
 # -- ICE servers and constraints

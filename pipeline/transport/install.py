@@ -149,14 +149,27 @@ def keep_call_across_pages() -> None:
     component on another page is unmounted. Ours is rendered by the entry script on every page, so it stays mounted: the
     watch is told that there is no page. The end of the session is still watched.
     """
+    import streamlit_webrtc.component as component
     import streamlit_webrtc.shutdown as shutdown
 
+    if "_last_rendered_run_count" not in component.WebRtcStreamerContext.__annotations__:
+        raise untested("streamlit_webrtc.component.WebRtcStreamerContext counts its renderings another way")
     _pages.off()
     _pages.on([Patch(shutdown, "_get_current_page_script_hash", ("app_session",), _no_page)])
 
 
 def _no_page(_app_session: Any) -> str:
     return ""
+
+
+def keep_call_across_runs(context: Any) -> None:
+    """Before each rendering: `context` (streamlit-webrtc's, of the session state) is not an orphan.
+
+    The library hangs up when a script run seems to have passed without the component. It compares with a count that the
+    server's loop moves on when it sends a run's end, so two quick runs on a busy machine look like a missing one: some
+    one call in five was reset within a second of connecting. Ours is rendered in every run.
+    """
+    context._last_rendered_run_count = None
 
 
 def found_versions() -> Mapping[str, str]:

@@ -24,7 +24,7 @@ from streamlit_webrtc.config import AudioHTMLAttributes, Translations
 from streamlit_webrtc.webrtc import SignallingTimeoutError
 
 from pipeline.settings import Settings
-from pipeline.transport.install import Installed, install
+from pipeline.transport.install import Installed, install, keep_call_across_runs
 from pipeline.transport.line import Line, Visit
 
 log = logging.getLogger(__name__)
@@ -118,6 +118,8 @@ def call(
         line.open(session_for, settings.out_ptime_ms)
     elif line.track is not None:
         line.closed(line.track)
+    if key in st.session_state:
+        keep_call_across_runs(st.session_state[key])
     timed_out = False
     try:
         _streamer(line, settings, words, key)
