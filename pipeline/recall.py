@@ -17,18 +17,19 @@ _STOP_EN = frozenset(
 _STOP_ZH = frozenset("的了吗呢吧啊呀请您你我们就是个")
 
 
-def terms(text: str) -> list[str]:
-    """What of `text` is compared: English word stems or Chinese characters, and neighbouring pairs of them."""
+def terms(text: str, keyword: bool = False) -> list[str]:
+    """What of `text` is compared: English word stems or Chinese characters, and neighbouring pairs of them.
+
+    A Chinese keyword of several characters is found by its pairs only: one shared character means little.
+    """
     lowered = text.lower().replace("’", "'")
-    words = [w for w in _WORD.findall(lowered) if w not in _STOP_EN]
-    found = _with_pairs(_stem(words), " ")
+    stems = _stem([w for w in _WORD.findall(lowered) if w not in _STOP_EN])
+    found = stems + [f"{a} {b}" for a, b in pairwise(stems)]
     for run in _CJK.findall(lowered):
-        found += _with_pairs([c for c in run if c not in _STOP_ZH], "")
+        kept = [c for c in run if c not in _STOP_ZH]
+        pairs = [a + b for a, b in pairwise(kept)]
+        found += pairs if keyword and pairs else kept + pairs
     return found
-
-
-def _with_pairs(units: list[str], between: str) -> list[str]:
-    return units + [a + between + b for a, b in pairwise(units)]
 
 
 def _stem(words: Sequence[str]) -> list[str]:
@@ -44,7 +45,9 @@ class Recall:
         from rank_bm25 import BM25Plus
 
         # With keywords a text is found by them alone: its own "today" or "email" is seldom what it is about.
-        documents = [[w for k in (ks or (t,)) for w in terms(k)] for t, ks in zip(texts, keywords, strict=True)]
+        documents = [
+            [w for k in (ks or (t,)) for w in terms(k, keyword=True)] for t, ks in zip(texts, keywords, strict=True)
+        ]
         self._index = BM25Plus(documents) if documents else None
         self._sets = [frozenset(d) for d in documents]
 

@@ -81,16 +81,19 @@ class Scenario(_Part):
         return messages
 
     def opening(self, history: Sequence[Message]) -> list[Message]:
-        """The prefix and the last two exchanges: known before the next question, so it can be warmed ahead."""
+        """The prefix and the last two exchanges: known before the next question, so it can be warmed ahead.
+
+        Past questions carry their facts again: that is what the KV cache holds, and a bare question among the
+        worked examples teaches the model to answer without a fact.
+        """
         recent = [m for m in history if m.role is not Role.SYSTEM][-HISTORY_MESSAGES:]
         while recent and recent[0].role is Role.ASSISTANT:
             recent = recent[1:]  # an answer without its question would break the alternation of roles
-        return self.prefix() + recent
+        return self.prefix() + [self._asked(m.text) if m.role is Role.USER else m for m in recent]
 
     def messages(self, history: Sequence[Message], question: str) -> list[Message]:
         """What the model is given for `question`: the opening, then the question with the fact that fits it."""
-        fact = self.fact_for(question) or self.fallback
-        return [*self.opening(history), Message(Role.USER, self._ask(question, fact))]
+        return [*self.opening(history), self._asked(question)]
 
     def fact_for(self, question: str) -> str:
         """The fact that fits the question best; "" when none does."""
@@ -99,6 +102,9 @@ class Scenario(_Part):
     def reply(self, kind: CannedKind) -> str:
         """A canned reply by its kind."""
         return str(getattr(self.canned, kind))
+
+    def _asked(self, question: str) -> Message:
+        return Message(Role.USER, self._ask(question, self.fact_for(question) or self.fallback))
 
     def _ask(self, question: str, fact: str) -> str:
         return f"{question.strip()[-LONGEST_QUESTION:]}\n{_LABEL[self.language]}{fact}"
