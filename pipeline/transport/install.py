@@ -166,8 +166,8 @@ def keep_call_across_runs(context: Any) -> None:
     """Before each rendering: `context` (streamlit-webrtc's, of the session state) is not an orphan.
 
     The library hangs up when a script run seems to have passed without the component. It compares with a count that the
-    server's loop moves on when it sends a run's end, so two quick runs on a busy machine look like a missing one: 3 of 25
-    stock calls were lost right after connecting. Ours is rendered in every run.
+    server's loop moves on when it sends a run's end, so two quick runs on a busy machine look like a missing one:
+    3 of 25 stock calls were lost right after connecting. Ours is rendered in every run.
     """
     context._last_rendered_run_count = None
 
