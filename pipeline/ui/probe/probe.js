@@ -44,6 +44,9 @@
     connection.addEventListener("connectionstatechange", () => {
       if (connection.connectionState === "connected") { connected = true; failed = null; }
       if (connection.connectionState === "failed") failed = connected ? "lost" : "unreachable";
+      // streamlit-webrtc gives up at "disconnected", so "failed" is never reached. A live track: STOP was not pressed.
+      if (connection.connectionState === "disconnected" && connected
+          && connection.getSenders().some(s => s.track && s.track.readyState === "live")) failed = "lost";
       say();
     });
   };
