@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pipeline.doctor import BROWSERS
+
+if TYPE_CHECKING:
+    from tests.e2e_visit import App
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """The real page with the real engines, served once for all end-to-end tests: loading takes a while."""
+    from tests.e2e_visit import serving
+
+    with serving(tmp_path_factory.mktemp("app")) as served:
+        yield served
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

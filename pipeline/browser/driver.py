@@ -64,11 +64,14 @@ class Browser:
         allow_microphone: bool = True,
         flags: tuple[str, ...] = (),
         ignore_certificate: bool = False,
+        beside: Browser | None = None,  # an open one: Playwright runs once a thread, so a second browser borrows it
     ) -> None:
         self._mic = mic
         self._allow = allow_microphone
         self._flags = flags
         self._ignore_certificate = ignore_certificate
+        self._beside = beside
+        self._playwright: Any = None
         self._clock = SystemClock()
         self._stack: list[Any] = []
         self._offset: float | None = None
@@ -79,10 +82,15 @@ class Browser:
     def __enter__(self) -> Browser:
         from playwright.sync_api import sync_playwright
 
-        playwright = sync_playwright().start()
-        self._stack.append(playwright.stop)
+        if self._beside is not None:
+            self._playwright = self._beside._playwright
+        else:
+            self._playwright = sync_playwright().start()
+            self._stack.append(self._playwright.stop)
         try:
-            browser = playwright.chromium.launch(executable_path=chromium(), headless=True, args=self._arguments())
+            browser = self._playwright.chromium.launch(
+                executable_path=chromium(), headless=True, args=self._arguments()
+            )
             self._stack.append(browser.close)
             self._context = browser.new_context(
                 permissions=["microphone"] if self._allow else [],
@@ -92,6 +100,7 @@ class Browser:
             self._context.add_init_script(path=Path(__file__).parent / "capture.js")
             self.page = self._context.new_page()
             self.page.on("console", lambda m: self.console.append(f"{m.type}: {m.text}"))
+            self.page.on("pageerror", lambda e: self.console.append(f"pageerror: {e}"))
         except BaseException:
             self._close()
             raise
