@@ -59,6 +59,10 @@ class Asks(Protocol):
 
     def reply(self, request: work.Think | work.Weigh) -> None: ...
 
+    def opener(self, said: str, last: str) -> str:
+        """What to begin the reply with; "" for nothing."""
+        ...
+
 
 class Conversation:
     """See the module. Methods take `floor.lock` themselves; the playout and the turns change together."""
@@ -76,6 +80,7 @@ class Conversation:
         self._false_starts = self._drafts = self._drafts_dropped = 0
         self._media: tuple[Tag, int] = (Tag(0), 0)  # media time reached by the reply under way
         self._vad_failed_at = float("-inf")
+        self._last_opener = ""
         self.downlink_s: float | None = None  # what lies between leaving here and being heard
 
     # -- what the caller does
@@ -209,7 +214,8 @@ class Conversation:
         if exchange.drafted:
             self._drafts += 1
             self._tell(DraftStarted(exchange.tag, exchange.heard, self._clock.now()))
-        self._asks.reply(work.Think(exchange.tag, exchange.heard, whole=self._serial))
+        opener = self._asks.opener(exchange.heard, self._last_opener)
+        self._asks.reply(work.Think(exchange.tag, exchange.heard, opener, whole=self._serial))
 
     def thought(self, thought: work.Thought) -> bool:
         return self.floor.deliver(thought.tag, thought, self._take_thought)
@@ -219,6 +225,10 @@ class Conversation:
         if exchange is None:
             return
         match thought:
+            case work.Opened(_, text):
+                exchange.opener = text
+                exchange.reply = text + (" " if text.isascii() else "")
+                self._tell(Delta(exchange.tag, exchange.reply, now))
             case work.Text(_, text):
                 exchange.stamp(Mark.FIRST_TOKEN, now)
                 exchange.reply += text
@@ -247,6 +257,8 @@ class Conversation:
             self._playout.finish(spoken.tag)
             return
         exchange.stamp(Mark.FIRST_AUDIO, self._clock.now())
+        if not exchange.phrase_samples:
+            exchange.cached = spoken.cached
         at = self._media[1] if self._media[0] == spoken.tag else 0
         self._playout.push(Piece(spoken.tag, at, spoken.phrase, spoken.samples))
         made = exchange.phrase_samples
@@ -270,6 +282,7 @@ class Conversation:
     def _released(self, exchange: Exchange, at: float) -> None:
         if exchange.step(Happening.RELEASE):
             exchange.stamp(Mark.RELEASED, at)
+            self._last_opener = exchange.opener
             if self.downlink_s is not None:
                 exchange.stamp(Mark.HEARD, at + self.downlink_s)
             self._tell(Released(exchange.tag, at))
@@ -334,7 +347,7 @@ class Conversation:
         self._ended.append(exchange.view())
         if exchange.heard and exchange.code is not Code.NOTHING_HEARD:
             self.history.append(Message(Role.USER, exchange.heard))
-            self.history.append(Message(Role.ASSISTANT, exchange.spoken or "..."))
+            self.history.append(Message(Role.ASSISTANT, exchange.remembered))
         outcome = OUTCOMES[exchange.state]
         self._tell(TurnEnded(exchange.tag, outcome, exchange.code, exchange.detail, self._clock.now()))
 

@@ -59,6 +59,7 @@ class Exchange:
     replying: bool = False  # the reply to this revision was begun
     drafted: bool = False  # ... before the endpoint
     cached: bool = False
+    opener: str = ""  # words the reply begins with that no model made
     reply: str = ""
     spoken: str = ""
     phrases: dict[int, str] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class Exchange:
         had_draft = self.replying
         self.tag = tag
         self.recognised = self.asked = self.replying = self.drafted = self.cached = False
-        self.reply = ""
+        self.reply = self.opener = ""
         self.phrases.clear()
         self.phrase_samples.clear()
         self.error = None
@@ -104,6 +105,11 @@ class Exchange:
         self.weighed = False
         self.timeline = self.timeline.without(*DRAFT_MARKS)
         return had_draft
+
+    @property
+    def remembered(self) -> str:
+        """The caller-heard reply as the model should remember it: its own words."""
+        return self.spoken.removeprefix(self.opener).strip() or "..."
 
     def heard_by_caller(self, played: dict[int, int]) -> str:
         """The reply's text up to what was played: whole phrases, and the played share of the last one's words."""

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from pipeline import work
+from pipeline import openers, work
 from pipeline.clock import Clock, SystemClock
 from pipeline.conversation import Conversation
 from pipeline.errors import Code, TurnaroundError
@@ -57,6 +57,7 @@ class Session:
         self._closed = False
         self._listening = Listening(engines.vad, lambda: self._settings)
         self._recogniser = work.Recogniser(engines.asr)
+        self._voice = work.Voice(engines.tts)
         self._meter = Meter(self.clock)
         self._make_stages()
         self._watchdog = Watchdog(self.clock, self._look)
@@ -142,12 +143,12 @@ class Session:
         """New settings, at once. Another scenario also starts with an empty history."""
         scenario = load(settings.scenario)
         with self._floor.lock:
-            changed = settings.scenario != self._settings.scenario
-            self._settings = settings
+            old, self._settings = self._settings, settings
+            changed = settings.scenario != old.scenario
             if changed:
                 self._scenario = scenario
                 self.conversation.history.clear()
-        if changed:
+        if changed or (settings.speed, settings.openers) != (old.speed, old.openers):
             self._warm()
 
     def snapshot(self) -> Snapshot:
@@ -183,8 +184,16 @@ class Session:
     def reply(self, request: work.Think | work.Weigh) -> None:
         self._think.post(request)
 
+    def opener(self, said: str, last: str) -> str:
+        if self.serial or not self._settings.openers:
+            return ""
+        return openers.load(self._scenario.language).choose(said, last)
+
     def _warm(self) -> None:
+        """Have ready what every reply of this scenario needs."""
         self._think.post(work.Warm(tuple(self._scenario.opening(()))))
+        if self._settings.openers and not self.serial:
+            self._speak.post(work.Prepare(openers.load(self._scenario.language).texts()))
 
     # -- the stages' work and where its results go
 
@@ -233,7 +242,7 @@ class Session:
         thoughts = self._reply(item, self._scenario.messages(history, item.text))
         if item.whole:
             return work.whole_reply(thoughts)
-        return chain(work.weigh(item.tag, item.text, llm, opening), thoughts)
+        return chain(work.open_with(item), work.weigh(item.tag, item.text, llm, opening), thoughts)
 
     def _reply(self, item: work.Think, messages: Sequence[Message]) -> Iterator[work.Thought]:
         settings = self._settings
@@ -260,11 +269,14 @@ class Session:
                 self.clock.sleep(PATIENCE_S)
         return True
 
-    def _utter(self, item: work.Say | work.Last) -> Iterator[work.Spoken]:
+    def _utter(self, item: work.Say | work.Last | work.Prepare) -> Iterator[work.Spoken]:
+        style = Style(speed=self._settings.speed)
         if isinstance(item, work.Last):
             return iter((item,))
+        if isinstance(item, work.Prepare):
+            return self._voice.prepare(item, style, lambda: self._closed)
         gone = self._gone(item.tag)
-        return iter(()) if gone() else work.speak(item, self.engines.tts, Style(speed=self._settings.speed), gone)
+        return iter(()) if gone() else self._voice.say(item, style, gone)
 
     def _gone(self, tag: Tag) -> Callable[[], bool]:
         return lambda: self._closed or not self._floor.holds(tag)
@@ -273,7 +285,7 @@ class Session:
 
     def _failing(self, code: Code) -> Callable[[Any, Exception], None]:
         def failed(item: Any, error: Exception) -> None:
-            if not isinstance(item, work.Warm):
+            if not isinstance(item, work.Warm | work.Prepare):
                 self.conversation.fail(item.tag, *code_of(error, code))
 
         return failed
@@ -304,10 +316,12 @@ class Session:
     def _stuck(self, stage: Stage[Any, Any], item: Any, code: Code | None, detail: str) -> None:
         if stage is self._recognise:
             self._recogniser = work.Recogniser(self.engines.asr)
+        if stage is self._speak:
+            self._voice = work.Voice(self.engines.tts)
         if stage is self._listen:
             self.conversation.fail_listening(Code.VAD_FAILED, detail)
             self._listening = Listening(self.engines.vad, lambda: self._settings)
-        elif code is not None and not isinstance(item, work.Warm):
+        elif code is not None and not isinstance(item, work.Warm | work.Prepare):
             self.conversation.fail(item.tag, code, detail)
 
 

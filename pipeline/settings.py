@@ -115,6 +115,12 @@ class Settings(BaseModel):
         ge=0.0,
         le=1.5,
     )
+    openers: bool = _tunable(
+        True,
+        "Begin with a few words prepared at warm-up that suit what was said; marked as a cache hit.",
+        "用预热时合成好的几个字开头，贴合来电内容；标为缓存命中。",
+        group="think",
+    )
     first_phrase_words: int = _tunable(
         4,
         "Words after which the first phrase may be spoken without waiting for punctuation.",

@@ -5,7 +5,7 @@ session but what they are given; they release their engine's iterator when close
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -57,6 +57,7 @@ class Judge:
 class Think:
     tag: Tag
     text: str
+    opener: str = ""  # spoken before the reply itself
     whole: bool = False  # serial mode: the whole reply before its first phrase is handed on
 
 
@@ -76,6 +77,13 @@ class Warm:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepare:
+    """Phrases to have in the cache."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Say:
     """One phrase of a reply."""
 
@@ -87,10 +95,9 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """No more phrases: `count` were to be spoken."""
+    """No more phrases."""
 
     tag: Tag
-    count: int
 
 
 # -- what they answer
@@ -127,6 +134,14 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """The reply begins with words that no model made."""
+
+    tag: Tag
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """The reply reached its limit in the middle of a sentence."""
 
@@ -140,9 +155,10 @@ class Sound:
     tag: Tag
     phrase: int
     samples: Pcm16
+    cached: bool = False
 
 
-Thought: TypeAlias = Text | Say | Cut | Last | Weighed
+Thought: TypeAlias = Opened | Text | Say | Cut | Last | Weighed
 Spoken: TypeAlias = Sound | Last
 
 
@@ -194,7 +210,7 @@ def think(
     """The reply as text and as phrases to speak. Raises EngineError LLM_EMPTY when there is nothing to say."""
     splitter = Splitter(first_words)
     pieces = llm.reply(messages, cancel, limits)
-    said: list[Say] = []
+    said: list[Say] = []  # but for the opener
     text, count = "", 0
     try:
         for piece in pieces:
@@ -217,7 +233,14 @@ def think(
     if not said:
         what = "only signs that cannot be spoken" if text.strip() else "no text"
         raise EngineError(Code.LLM_EMPTY, f"the language model answered {what}", "ask again or choose another model")
-    yield Last(request.tag, len(said))
+    yield Last(request.tag)
+
+
+def open_with(request: Think) -> Iterator[Thought]:
+    """The opener, as the reply's first phrase."""
+    if request.opener:
+        yield Opened(request.tag, request.opener)
+        yield Say(request.tag, 0, request.opener)
 
 
 def _rest(request: Think, splitter: Splitter, said: list[Say], limited: bool) -> Iterator[Thought]:
@@ -233,7 +256,7 @@ def _rest(request: Think, splitter: Splitter, said: list[Say], limited: bool) ->
 def _say(request: Think, phrases: Sequence[str], said: list[Say]) -> Iterator[Say]:
     for phrase in phrases:
         if speakable(phrase):
-            say = Say(request.tag, len(said), phrase, request.whole)
+            say = Say(request.tag, len(said) + bool(request.opener), phrase, request.whole)
             said.append(say)
             yield say
 
@@ -245,7 +268,32 @@ def whole_reply(thoughts: Iterator[Thought]) -> Iterator[Thought]:
     says = [t for t in held if isinstance(t, Say)]
     if says:
         yield Say(says[0].tag, 0, " ".join(s.text for s in says), whole=True)
-        yield Last(says[0].tag, 1)
+        yield Last(says[0].tag)
+
+
+@dataclass(slots=True)
+class Voice:
+    """One visitor's voice and the phrases it has prepared; used by the speak thread alone."""
+
+    tts: Tts
+    _prepared: dict[tuple[str, Style], Pcm16] = field(default_factory=dict)
+
+    def prepare(self, request: Prepare, style: Style, cancel: Cancel) -> Iterator[Sound]:
+        """Make what is not in the cache yet. Yields nothing."""
+        for text in request.texts:
+            if (text, style) in self._prepared or cancel():
+                continue
+            sounds = [sound.samples for sound in speak(Say(Tag(0), 0, text), self.tts, style, cancel)]
+            if sounds and not cancel():
+                self._prepared[text, style] = np.concatenate(sounds)
+        yield from ()
+
+    def say(self, say: Say, style: Style, cancel: Cancel) -> Iterator[Sound]:
+        """The phrase, out of the cache if it is there."""
+        ready = self._prepared.get((say.text, style))
+        if ready is None:
+            return speak(say, self.tts, style, cancel)
+        return iter((Sound(say.tag, say.index, ready, cached=True),))
 
 
 def speak(say: Say, tts: Tts, style: Style, cancel: Cancel) -> Iterator[Sound]:

@@ -441,6 +441,39 @@ def test_a_long_reply_waits_for_the_voice_and_loses_nothing():
         assert sum("number" in p or "Sentence" in p for p in call.engines.tts.spoken) >= 8
 
 
+# -- openers
+
+
+def test_an_opener_is_spoken_first_out_of_the_cache_and_marked():
+    asr, llm = ScriptedAsr(["Where is my order?", "When do you open?"]), ScriptedLlm(["It is coming.", "At nine."])
+    with Call(openers=True, asr=asr, llm=llm) as call:
+        prepared = list(call.engines.tts.spoken)
+        assert "Let me see." in prepared
+        call.ask()
+        call.listen(4.0)
+        first = call.last
+        assert first.reply == first.spoken == "Let me see. It is coming."
+        assert first.cached
+        call.ask()
+        call.listen(4.0)
+        assert call.last.reply == "Good question. At nine."  # never the same twice running
+        assert call.engines.tts.spoken == [*prepared, "It is coming.", "At nine."]
+        remembered = [m.text for m in llm.asked[-1]]
+        assert "It is coming." in remembered
+
+
+def test_a_dropped_draft_uses_up_no_opener():
+    asr = ScriptedAsr([("Where is", "Where is my order?")])
+    with Call(openers=True, asr=asr, turn_model=ScriptedTurnmodel([0.0, 1.0])) as call:
+        call.say(0.4)
+        call.quiet(0.2)
+        call.say(0.4)
+        call.quiet(0.15)
+        call.quiet(0.5)
+        call.listen(3.0)
+        assert call.last.reply.startswith("Let me see.")
+
+
 # -- settings on a live session
 
 
@@ -448,7 +481,7 @@ def test_another_scenario_starts_afresh():
     with Call() as call:
         call.ask()
         call.listen(3.0)
-        call.session.apply(Settings(scenario="shop-zh"))
+        call.session.apply(call.session.settings.changed(scenario="shop-zh"))
         call.settle()
         assert len(call.engines.llm.warmed) == 2
         call.ask()
@@ -468,7 +501,7 @@ def test_two_visitors_on_the_same_engines_do_not_mix():
     with Call(asr=ScriptedAsr(["one", "two"]), llm=ScriptedLlm(["First.", "Second."])) as call:
         other = Call.__new__(Call)
         other.__dict__.update(call.__dict__)
-        other.session = type(call.session)(call.engines, Settings(), call.clock).start()
+        other.session = type(call.session)(call.engines, call.session.settings, call.clock).start()
         other.heard = []
         try:
             other.quiet(0.3)
