@@ -12,7 +12,7 @@ _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _STOP_EN = frozenset(
     "a an the and or but of to in on at for with from by it its it's this that these those i i'm i'd i've me my we our"
     " you your he she they is are am was were be been do does did have has had would could should can will just um uh"
-    " well so please there if whether as any some what who like get got".split()
+    " well so please there if whether as any some what who how like get got".split()
 )
 _STOP_ZH = frozenset("的了吗呢吧啊呀请您你我们就是个")
 

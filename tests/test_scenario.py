@@ -125,10 +125,10 @@ def test_without_a_fact_the_fallback_travels(desk: Scenario) -> None:
     assert desk.fallback in desk.messages([], "Who won the game?")[-1].text
 
 
-def test_only_the_last_two_exchanges_are_kept(desk: Scenario) -> None:
+def test_only_the_last_exchange_is_kept(desk: Scenario) -> None:
     history = said("one", "1", "two", "2", "three", "3")
     opening = desk.opening(history)
-    assert [m.text.split("\n")[0] for m in opening[len(desk.prefix()) :]] == ["two", "2", "three", "3"]
+    assert [m.text.split("\n")[0] for m in opening[len(desk.prefix()) :]] == ["three", "3"]
     assert desk.messages(history, "four")[:-1] == opening
 
 
@@ -169,7 +169,7 @@ def test_canned_replies_by_kind(desk: Scenario) -> None:
     ("name", "question", "fact"),
     [
         ("shop-en", "Until when can I send these trousers back?", "thirty days"),
-        ("shop-en", "hello do you open on sundays", "closed on Sunday"),
+        ("shop-en", "hello do you open on sundays", "not on Sunday"),
         ("shop-en", "What are your opening hours?", "nine to six"),
         ("shop-en", "How many days does a delivery take?", "three to five"),
         ("shop-en", "Is the delivery free?", "fifty dollars"),
@@ -179,7 +179,7 @@ def test_canned_replies_by_kind(desk: Scenario) -> None:
         ("clinic-en", "I have a terrible chest pain", "emergency number"),
         ("clinic-en", "Can I get an appointment tomorrow?", "Thursday"),
         ("clinic-en", "Are my blood test results back?", "three days"),
-        ("bank-en", "Somebody has stolen my card", "blocked"),
+        ("bank-en", "Somebody has stolen my card", "block the card"),
         ("bank-en", "How high is the interest?", "two percent"),
         ("shop-zh", "你们周六几点开门？", "九点到六点"),
         ("shop-zh", "我想退货，就是上周买的那双鞋。", "三十天"),
