@@ -232,7 +232,7 @@ def _serve(model: Path, threads: int, slots: int, socket: str) -> Any:
     params.n_ctx = CONTEXT * slots
     params.n_parallel = slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    params.cache_ram_mib = 0  # copying evicted caches to and fro costs more than it saves here
+    params.cache_ram_mib = 0  # a second cache, 8 GB by default, of what the slots already keep
     params.hostnames = [socket]
     params.n_threads_http = 1  # nobody calls it by HTTP
     params.ui = params.endpoint_slots = False
