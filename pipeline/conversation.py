@@ -43,6 +43,7 @@ KEPT_TURNS = 500
 KEPT_EVENTS = 20_000
 KEPT_MESSAGES = 20
 KEPT_NOTICES = 10
+NO_WORDS_YET = 0.2  # P(finished) of a sound without words: perhaps they come
 VAD_FAILURE_REST_S = 10.0  # a broken VAD fails one turn in this time, not one a chunk
 
 
@@ -141,9 +142,10 @@ class Conversation:
                 self.notice(NoticeCode.MONOLOGUE_CAPPED)
             if exchange.error is not None:
                 self.fail(exchange.tag, *exchange.error)
-            elif exchange.recognised:
+            elif exchange.recognised and exchange.heard:
                 self._commit(exchange)
-            elif not exchange.asked:
+            elif exchange.recognised or not exchange.asked:
+                # A short word may only be recognised with the silence after it: the last try has all of it.
                 self._ask_transcript(exchange, over.upto, final=True)
 
     def _ask_transcript(self, exchange: Exchange, upto: int, final: bool) -> None:
@@ -171,10 +173,14 @@ class Conversation:
             return
         exchange.recognised = True
         exchange.stamp(Mark.TRANSCRIPT, now)
-        if exchange.committed:
+        if exchange.committed and not result.text and not result.request.final:
+            self._ask_transcript(exchange, exchange.capture.length, final=True)
+        elif exchange.committed:
             self._commit(exchange)
-        elif result.text and not self._serial:
+        elif not self._serial:
             self._expect(exchange)
+            if not result.text:
+                return
             if draft:
                 self._start_reply(exchange)
             else:
@@ -195,6 +201,8 @@ class Conversation:
         said = exchange.heard if exchange.recognised else ""
         p = finished(exchange.p_sound, exchange.p_text, said, more_to_come=not (exchange.weighed or self._serial))
         if p is not None:
+            if exchange.recognised and not said:
+                p = min(p, NO_WORDS_YET)
             exchange.p_finished = p
             self._asks.expect(p)
 

@@ -81,9 +81,9 @@ class Rule:
     """The tunables of endpointing; taken from Settings at each frame, so a slider acts at once."""
 
     start_ms: int = 64
-    pause_ms: int = 60  # silence that makes a pause
+    pause_ms: int = 40  # silence that makes a pause
     floor_ms: int = 200  # silence waited for at P(finished) = 1
-    ceiling_ms: int = 900  # ... at P(finished) = 0 or unknown
+    ceiling_ms: int = 800  # ... at P(finished) = 0 or unknown
     threshold: float = 0.5  # P(speech) that starts a turn
     longest_s: float = 30.0
 

@@ -36,7 +36,7 @@ def finished(sound: float | None, text: float | None, said: str, more_to_come: b
     more_to_come: the text's witness has been asked and has not answered; until then the sound alone is not trusted far.
     """
     if holds_floor(said):
-        text = 0.0
+        sound, text = None, 0.0  # "um" sounds as finished as "yes"
     if sound is None and text is None:
         return None
     if text is None:

@@ -33,7 +33,7 @@ class Settings(BaseModel):
         le=1000,
     )
     endpoint_ceiling_ms: int = _tunable(
-        900,
+        800,
         "Silence waited for when the caller surely has not finished.",
         "确信没说完时等待的静音上限。",
         unit="ms",
@@ -42,7 +42,7 @@ class Settings(BaseModel):
         le=3000,
     )
     draft_after_ms: int = _tunable(
-        60,
+        40,
         "Silence after which recognition and the turn model run on what was said.",
         "静音多久后开始识别并判断是否说完。",
         unit="ms",

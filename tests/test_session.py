@@ -360,6 +360,14 @@ def test_sound_without_words_is_a_false_start():
         assert call.session.snapshot().false_starts == 1
 
 
+def test_a_short_word_is_tried_again_with_the_silence_after_it():
+    with Call(asr=ScriptedAsr([("", "Hello.")])) as call:
+        call.say(0.3)
+        call.quiet(1.2)
+        call.listen(3.0)
+        assert (call.last.state, call.last.heard) == (State.ANSWERED, "Hello.")
+
+
 # -- odd input
 
 

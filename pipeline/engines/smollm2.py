@@ -34,7 +34,7 @@ POLL_S = 0.01  # how often whoever waits looks at cancel()
 STOPS = ("<|im_end|>", "<|im_start|>", "\n")
 ENDINGS = (".", "?", "!", "<|im_end|>", "\n")  # how a token that ends a sentence begins
 CANDIDATES = 20  # likeliest next tokens looked at for an ending
-END_MARKS = ".?!。？！… "
+END_MARKS = ".?!。？！…,;:，；：、'\"’” "  # what an ASR puts after the last word says little: it guesses
 
 _Wire = dict[str, Any]  # llama.cpp's JSON
 _Pieces = queue.Queue["str | EngineError | None"]  # None ends a reply
