@@ -60,6 +60,10 @@ class Asks(Protocol):
 
     def reply(self, request: work.Think | work.Weigh) -> None: ...
 
+    def ended(self) -> None:
+        """A turn is over and the history has changed: get ready for the next one."""
+        ...
+
     def opener(self, said: str, last: str) -> str:
         """What to begin the reply with; "" for nothing."""
         ...
@@ -356,6 +360,7 @@ class Conversation:
         if exchange.heard and exchange.code is not Code.NOTHING_HEARD:
             self.history.append(Message(Role.USER, exchange.heard))
             self.history.append(Message(Role.ASSISTANT, exchange.remembered))
+        self._asks.ended()
         outcome = OUTCOMES[exchange.state]
         self._tell(TurnEnded(exchange.tag, outcome, exchange.code, exchange.detail, self._clock.now()))
 

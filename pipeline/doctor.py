@@ -29,7 +29,7 @@ OLDEST, NEWEST = (3, 11), (3, 13)
 COMPILED = ("numpy", "onnxruntime", "xllamacpp", "av", "soundfile", "soxr")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FREE_MEMORY_GB = 1.5  # the embedded engines stay below 1 GB; the browser wants its share
-FREE_DISK_GB = 0.5  # weights fetched, and the requantised language model
+FREE_DISK_GB = 0.5  # weights fetched at run time
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;#]+)")
 
 
@@ -155,6 +155,8 @@ def compiled(names: tuple[str, ...] = COMPILED) -> Iterator[Check]:
     broken = [f"{name}: {why}" for name in names if (why := _why_not_imported(name))]
     if broken:
         remedy = "`make distclean setup` gets the wheels anew; if it stays, this CPU or system is not served by them"
+        if any("libgomp" in line for line in broken):
+            remedy = "install the OpenMP runtime: `apt-get install libgomp1`"
         yield Check("imports", Status.FAIL, "; ".join(broken), remedy)
     else:
         yield Check("imports", Status.OK, f"{', '.join(names)} load")

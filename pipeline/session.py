@@ -189,9 +189,13 @@ class Session:
             return ""
         return openers.load(self._scenario.language).choose(said, last)
 
+    def ended(self) -> None:
+        if not self._closed:
+            self._think.post(work.Warm(tuple(self._scenario.opening(tuple(self.conversation.history)))))
+
     def _warm(self) -> None:
         """Have ready what every reply of this scenario needs."""
-        self._think.post(work.Warm(tuple(self._scenario.opening(()))))
+        self.ended()
         if self._settings.openers and not self.serial:
             self._speak.post(work.Prepare(openers.load(self._scenario.language).texts()))
 
