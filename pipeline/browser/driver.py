@@ -142,9 +142,15 @@ class Browser:
         raise TimeoutError("the page has no call bar")
 
     def press_start(self, timeout_s: float = 60.0) -> None:
-        """Press START once it can be pressed."""
-        button = self.frame(timeout_s).get_by_role("button", name=START_LABEL)
-        button.click(timeout=timeout_s * 1000)
+        """Press START once it can be pressed. TimeoutError, with what the page says, when it never can."""
+        from playwright.sync_api import TimeoutError as Late
+
+        frame = self.frame(timeout_s)
+        try:
+            frame.get_by_role("button", name=START_LABEL).click(timeout=timeout_s * 1000)
+        except Late as error:
+            bar, page = frame.inner_text("body")[:300], self.page.inner_text("body")[-1500:]
+            raise TimeoutError(f"no START. The call bar: {bar!r}\n{self.console[-8:]}\nThe page: {page}") from error
 
     def press_stop(self, timeout_s: float = 10.0) -> None:
         self.frame(timeout_s).get_by_role("button", name=STOP_LABEL).click(timeout=timeout_s * 1000)
