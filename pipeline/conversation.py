@@ -86,6 +86,7 @@ class Conversation:
         self._media: tuple[Tag, int] = (Tag(0), 0)  # media time reached by the reply under way
         self._vad_failed_at = float("-inf")
         self._last_opener = ""
+        self._carry = ""
         self.downlink_s: float | None = None  # what lies between leaving here and being heard
 
     # -- what the caller does
@@ -97,7 +98,8 @@ class Conversation:
             if current is not None and current.committed and not barge_in:
                 return False
             tag = self.floor.take(self._silence)
-            exchange = Exchange(tag, began.capture, Timeline())
+            exchange = Exchange(tag, began.capture, Timeline(), carried=self._carry)
+            self._carry = ""
             exchange.stamp(Mark.SPEECH_START, began.at)
             self._current = exchange
             self._tell(SpeechStarted(tag, began.at))
@@ -188,7 +190,7 @@ class Conversation:
             if draft:
                 self._start_reply(exchange)
             else:
-                self._asks.reply(work.Weigh(exchange.tag, exchange.heard))
+                self._asks.reply(work.Weigh(exchange.tag, exchange.said))
 
     def judged(self, judged: work.Judged) -> bool:
         return self.floor.deliver(judged.tag, judged, self._take_judgement)
@@ -226,8 +228,8 @@ class Conversation:
         if exchange.drafted:
             self._drafts += 1
             self._tell(DraftStarted(exchange.tag, exchange.heard, self._clock.now()))
-        opener = self._asks.opener(exchange.heard, self._last_opener)
-        self._asks.reply(work.Think(exchange.tag, exchange.heard, opener, whole=self._serial))
+        opener = self._asks.opener(exchange.said, self._last_opener)
+        self._asks.reply(work.Think(exchange.tag, exchange.said, opener, whole=self._serial))
 
     def thought(self, thought: work.Thought) -> bool:
         return self.floor.deliver(thought.tag, thought, self._take_thought)
@@ -314,6 +316,9 @@ class Conversation:
         exchange = self._current
         if exchange is not None and exchange.step(Happening.TAKEN):
             exchange.spoken = exchange.heard_by_caller(played)
+            if not exchange.remembered:
+                # Cut in upon: nothing was answered, so what follows continues what was said.
+                self._carry = exchange.said
             self._end(exchange)
 
     def leave(self) -> None:
@@ -357,8 +362,9 @@ class Conversation:
 
     def _end(self, exchange: Exchange) -> None:
         self._ended.append(exchange.view())
-        if exchange.heard and exchange.code is not Code.NOTHING_HEARD:
-            self.history.append(Message(Role.USER, exchange.heard))
+        # A turn without an answer is no example to the model.
+        if exchange.heard and exchange.remembered:
+            self.history.append(Message(Role.USER, exchange.said))
             self.history.append(Message(Role.ASSISTANT, exchange.remembered))
         self._asks.ended()
         outcome = OUTCOMES[exchange.state]

@@ -52,6 +52,7 @@ class Exchange:
     tag: Tag
     capture: Capture
     timeline: Timeline
+    carried: str = ""  # said in a turn before this one whose reply was cut off unheard: the same utterance still
     state: State = State.HEARING
     heard: str = ""
     recognised: bool = False  # `heard` is the transcript of this revision's whole audio
@@ -107,9 +108,15 @@ class Exchange:
         return had_draft
 
     @property
+    def said(self) -> str:
+        """What the reply has to answer."""
+        gap = " " if self.carried.isascii() else ""
+        return f"{self.carried}{gap}{self.heard}".strip()
+
+    @property
     def remembered(self) -> str:
-        """The caller-heard reply as the model should remember it: its own words."""
-        return self.spoken.removeprefix(self.opener).strip() or "..."
+        """What the caller heard of the reply, in the model's own words; "" for nothing."""
+        return self.spoken.removeprefix(self.opener).strip()
 
     def heard_by_caller(self, played: dict[int, int]) -> str:
         """The reply's text up to what was played: whole phrases, and the played share of the last one's words."""

@@ -179,6 +179,22 @@ def test_an_interrupted_reply_is_remembered_as_far_as_it_was_heard():
         assert not any("Never heard" in text for text in history)
 
 
+def test_a_wrong_cut_in_is_continued_as_one_utterance():
+    asr, llm = (
+        ScriptedAsr(["The jacket is fine.", "But the zip is broken."]),
+        ScriptedLlm(["Glad.", "Sorry to hear that."]),
+    )
+    with Call(asr=asr, llm=llm) as call:
+        call.ask()  # answered too early ...
+        call.say(0.5)  # ... and nothing of it was heard
+        call.quiet(0.15)
+        call.quiet(1.0)
+        call.listen(2.0)
+        assert llm.asked[-1][-1].text.startswith("The jacket is fine. But the zip is broken.")
+        assert not any("Glad" in m.text for m in llm.asked[-1])
+        assert [t.heard for t in call.turns] == ["The jacket is fine.", "But the zip is broken."]
+
+
 def test_with_barge_in_off_the_reply_is_heard_out():
     with Call(Settings(barge_in=False)) as call:
         reached(State.SPEAKING, call)
