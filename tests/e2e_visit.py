@@ -33,6 +33,7 @@ LOADS_WITHIN_S = 240.0
 ANSWERS_WITHIN_S = 60.0
 FOREIGN_HOST = "turnaround.test"  # http under any name but localhost's: the browser has no microphone for it
 SPEECH = 0.01  # of full scale
+MARGIN_S = 0.3  # of silence left around what is recognised
 
 T = TypeVar("T")
 
@@ -66,6 +67,8 @@ def serving(folder: Path) -> Iterator[App]:
         with visiting(server.url) as first:
             first.browser.frame(LOADS_WITHIN_S)
         yield App(server, threads)
+        log = (folder / "server.log").read_text(errors="replace")
+        assert "Traceback" not in log, log[-6000:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +115,13 @@ class Visitor:
         self._clock = SystemClock()
 
     def until(self, what: str, found: Callable[[], T], timeout_s: float = 30.0) -> T:
-        """What `found` gives as soon as it is true. AssertionError with the page's text when it does not become so."""
+        """What `found` gives as soon as it is true. AssertionError when it does not become so."""
         until = self._clock.now() + timeout_s
         while True:
             value = found()
             if value:
                 return value
-            assert self._clock.now() < until, f"{what}: not within {timeout_s:.0f} s. The page:\n{self.text()[-3000:]}"
+            assert self._clock.now() < until, f"{what}: not within {timeout_s:.0f} s"
             self.browser.wait(0.2)
 
     def text(self) -> str:
@@ -188,7 +191,14 @@ def visiting(
     """A visitor whose page has loaded."""
     with Browser(mic.path if mic else None, beside=beside.browser if beside else None, **browser) as opened:
         opened.open(f"{url}?lang={lang}")
-        yield Visitor(opened)
+        visitor = Visitor(opened)
+        try:
+            yield visitor
+        except Exception as error:
+            error.add_note(
+                f"The page then:\n{visitor.text()[-3000:]}\nIts console:\n" + "\n".join(opened.console[-12:])
+            )
+            raise
 
 
 def asking(path: Path, *files: str, gap_s: float = GAP_S) -> MicWav:
@@ -198,9 +208,14 @@ def asking(path: Path, *files: str, gap_s: float = GAP_S) -> MicWav:
 
 
 def transcript(asr: Asr, heard: Recording) -> str:
-    """What was said in a recording."""
+    """What was said in a recording, without the silence around it. AssertionError when there is no sound in it."""
+    loud = np.flatnonzero(np.abs(heard.pcm.astype(np.int32)) > SPEECH * 32767)
+    assert loud.size, f"{heard.seconds:.1f} s were recorded, all silent"
+    margin = round(MARGIN_S * heard.rate)
     hearing = asr.listen()
-    hearing.feed(resample(from_int16(heard.pcm), heard.rate, CAPTURE_RATE))
+    hearing.feed(
+        resample(from_int16(heard.pcm[max(0, loud[0] - margin) : loud[-1] + margin]), heard.rate, CAPTURE_RATE)
+    )
     return hearing.finish()
 
 
