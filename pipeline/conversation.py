@@ -32,6 +32,7 @@ from pipeline.events import (
 )
 from pipeline.exchange import OUTCOMES, Exchange, Happening
 from pipeline.finish import finished
+from pipeline.ledger import Ledger
 from pipeline.listen import Again, Began, Over, Quiet
 from pipeline.playout import Pcm16, Piece, Playout, seconds
 from pipeline.ports import Message, Role
@@ -82,7 +83,9 @@ class Conversation:
         self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
         self._event_count = 0
         self._notices: deque[Notice] = deque(maxlen=KEPT_NOTICES)
-        self._false_starts = self._drafts = self._drafts_dropped = 0
+        self._false_starts = 0
+        self._ledger = Ledger()
+        self.unready: set[str] = set()  # what the session is still preparing
         self._media: tuple[Tag, int] = (Tag(0), 0)  # media time reached by the reply under way
         self._vad_failed_at = float("-inf")
         self._last_opener = ""
@@ -119,6 +122,7 @@ class Conversation:
             if exchange is None or not exchange.step(Happening.PAUSE):
                 return
             exchange.timeline = exchange.timeline.restamped(Mark.SPEECH_END, quiet.end_at)
+            exchange.cold, exchange.queued_s = bool(self.unready), 0.0
             self._asks.judge(work.Judge(exchange.tag, exchange.capture, quiet.upto))
             if not self._serial:
                 self._ask_transcript(exchange, quiet.upto, final=False)
@@ -129,9 +133,10 @@ class Conversation:
             exchange = self._listened_to()
             if exchange is None or not exchange.step(Happening.RESUME):
                 return
-            tag = self.floor.revise(lambda: void(self._playout.clear()))
+            old, tag = exchange.tag, self.floor.revise(lambda: void(self._playout.clear()))
+            wasted = exchange.tokens, exchange.busy_s
             if exchange.revise(tag):
-                self._drafts_dropped += 1
+                self._ledger.dropped(old, *wasted)
                 self._tell(DraftDropped(tag, again.at))
 
     def over(self, over: Over) -> None:
@@ -198,6 +203,7 @@ class Conversation:
     def _take_judgement(self, judged: work.Judged) -> None:
         if self._current is not None:
             self._current.p_sound = judged.sound
+            self._current.stamp(Mark.JUDGED, self._clock.now())
             self._expect(self._current)
 
     def _expect(self, exchange: Exchange) -> None:
@@ -219,6 +225,7 @@ class Conversation:
             return
         self._tell(Utterance(exchange.tag, exchange.heard, self._clock.now()))
         self._playout.open(exchange.tag)
+        self._ledger.hits += exchange.drafted
         if not exchange.replying:
             self._start_reply(exchange)
 
@@ -226,7 +233,8 @@ class Conversation:
         exchange.replying = True
         exchange.drafted = not exchange.committed
         if exchange.drafted:
-            self._drafts += 1
+            exchange.drafts += 1
+            self._ledger.drafts += 1
             self._tell(DraftStarted(exchange.tag, exchange.heard, self._clock.now()))
         opener = self._asks.opener(exchange.said, self._last_opener)
         self._asks.reply(work.Think(exchange.tag, exchange.said, opener, whole=self._serial))
@@ -245,6 +253,7 @@ class Conversation:
                 self._tell(Delta(exchange.tag, exchange.reply, now))
             case work.Text(_, text):
                 exchange.stamp(Mark.FIRST_TOKEN, now)
+                exchange.tokens += 1
                 exchange.reply += text
                 self._tell(Delta(exchange.tag, text, now))
             case work.Say(_, index, text):
@@ -254,6 +263,7 @@ class Conversation:
                 self.notice(NoticeCode.REPLY_CUT)
             case work.Weighed(_, p):
                 exchange.p_text, exchange.weighed = p, True
+                exchange.stamp(Mark.WEIGHED, now)
                 self._expect(exchange)
             case work.Last():
                 pass
@@ -278,6 +288,31 @@ class Conversation:
         made = exchange.phrase_samples
         made[spoken.phrase] = made.get(spoken.phrase, 0) + len(spoken.samples)
         self._media = (spoken.tag, at + len(spoken.samples))
+
+    # -- what it costs
+
+    def waited(self, tag: Tag, seconds: float) -> None:
+        """Work for `tag` lay in an inbox for so long."""
+        with self.floor.lock:
+            exchange = self._current
+            if exchange is not None and exchange.tag == tag and Mark.FIRST_AUDIO not in exchange.timeline.marks:
+                exchange.queued_s = max(exchange.queued_s, seconds)
+
+    def spent(self, tag: Tag, seconds: float) -> None:
+        """The language model or the voice was busy with `tag` for so long."""
+        with self.floor.lock:
+            exchange = self._current
+            if exchange is not None and exchange.tag == tag:
+                exchange.busy_s += seconds
+            elif self._ledger.late(tag, seconds) and exchange is not None and exchange.tag.turn == tag.turn:
+                exchange.wasted_s += seconds
+
+    def late_slot(self) -> None:
+        """An outbound slot came late."""
+        with self.floor.lock:
+            exchange = self._current
+            if exchange is not None and exchange.state in (State.PAUSED, State.COMMITTED):
+                exchange.late_slots += 1
 
     # -- what leaves
 
@@ -397,8 +432,11 @@ class Conversation:
                 turns=(*self._ended, *live),
                 underruns=self._playout.underruns,
                 false_starts=self._false_starts,
-                drafts=self._drafts,
-                drafts_dropped=self._drafts_dropped,
+                drafts=self._ledger.drafts,
+                drafts_dropped=self._ledger.drafts_dropped,
+                draft_hits=self._ledger.hits,
+                wasted_tokens=self._ledger.wasted_tokens,
+                wasted_cpu_s=round(self._ledger.wasted_s, 3),
                 notices=tuple(self._notices),
             )
 

@@ -153,6 +153,14 @@ class TurnView:
     code: Code | None
     detail: str
     underruns: int = 0
+    # What it cost and what stood in its way: pipeline/blame.py reads these.
+    cold: bool = False  # the session was still getting ready when the caller fell silent
+    queued_ms: float = 0.0  # the longest wait of its work in an inbox, until its first audio
+    late_slots: int = 0  # outbound slots later than 8 ms between the end of speech and the reply's first sample
+    drafts: int = 0  # replies begun before the endpoint
+    drafts_dropped: int = 0
+    wasted_tokens: int = 0  # the language model's pieces of the dropped ones
+    wasted_s: float = 0.0  # seconds the language model and the voice were busy with them
 
     @property
     def ended(self) -> bool:
@@ -189,5 +197,8 @@ class Snapshot:
     false_starts: int = 0
     drafts: int = 0
     drafts_dropped: int = 0
+    draft_hits: int = 0  # drafts that became the reply
+    wasted_tokens: int = 0
+    wasted_cpu_s: float = 0.0  # an estimate: busy time of think and speak, as if on one core
     load: Load = field(default_factory=Load)
     notices: tuple[Notice, ...] = ()  # the latest last

@@ -42,7 +42,7 @@ OUTCOMES = {
 }
 
 # What a dropped draft leaves behind is not the turn's.
-DRAFT_MARKS = (Mark.TRANSCRIPT, Mark.FIRST_TOKEN, Mark.FIRST_PHRASE, Mark.FIRST_AUDIO)
+DRAFT_MARKS = (Mark.TRANSCRIPT, Mark.FIRST_TOKEN, Mark.FIRST_PHRASE, Mark.FIRST_AUDIO, Mark.JUDGED, Mark.WEIGHED)
 
 
 @dataclass(slots=True)
@@ -73,6 +73,15 @@ class Exchange:
     code: Code | None = None
     detail: str = ""
     underruns: int = 0
+    cold: bool = False  # the session was not ready when the caller paused
+    queued_s: float = 0.0  # the longest wait of this revision's work in an inbox, until its first audio
+    late_slots: int = 0  # outbound, from this pause to the reply's first sample
+    tokens: int = 0  # pieces the language model made of this revision's reply
+    busy_s: float = 0.0  # seconds the language model and the voice spent on it
+    drafts: int = 0
+    drafts_dropped: int = 0
+    wasted_tokens: int = 0
+    wasted_s: float = 0.0
 
     def step(self, happening: Happening) -> bool:
         """Move on as the table says; False (and no change) where it says nothing."""
@@ -96,6 +105,12 @@ class Exchange:
     def revise(self, tag: Tag) -> bool:
         """The caller said more: forget the draft. Returns whether there was one."""
         had_draft = self.replying
+        if had_draft:
+            self.drafts_dropped += 1
+            self.wasted_tokens += self.tokens
+            self.wasted_s += self.busy_s
+        self.tokens = self.late_slots = 0
+        self.busy_s = self.queued_s = 0.0
         self.tag = tag
         self.recognised = self.asked = self.replying = self.drafted = self.cached = False
         self.reply = self.opener = ""
@@ -146,6 +161,13 @@ class Exchange:
             code=self.code,
             detail=self.detail,
             underruns=self.underruns,
+            cold=self.cold,
+            queued_ms=round(self.queued_s * 1e3, 1),
+            late_slots=self.late_slots,
+            drafts=self.drafts,
+            drafts_dropped=self.drafts_dropped,
+            wasted_tokens=self.wasted_tokens,
+            wasted_s=round(self.wasted_s, 3),
         )
 
 

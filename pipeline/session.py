@@ -75,10 +75,14 @@ class Session:
             when_full=WhenFull.DROP_OLDEST,
         )
         self._recognise = make(
-            "recognise", self._hearken, self._recognised, failing(Code.ASR_FAILED), capacity=1, when_full=latest
-        )
+            "recognise", self._hearken, self._recognised, failing(Code.ASR_FAILED), capacity=1, when_full=latest,
+            taken=self._waited,
+        )  # fmt: skip
         self._judge = make("judge", self._weigh, self.conversation.judged, ignore, capacity=1, when_full=latest)
-        self._think = make("think", self._ponder, self._thought, failing(Code.LLM_FAILED), capacity=2, when_full=latest)
+        self._think = make(
+            "think", self._ponder, self._thought, failing(Code.LLM_FAILED), capacity=2, when_full=latest,
+            taken=self._waited, done=self._thought_over,
+        )  # fmt: skip
         self._speak = make(
             "speak",
             self._utter,
@@ -86,6 +90,8 @@ class Session:
             failing(Code.TTS_FAILED),
             capacity=FRAGMENTS,
             when_full=WhenFull.REFUSE,
+            taken=self._waited,
+            done=self._uttered,
         )
         self._stages = (self._listen, self._recognise, self._judge, self._think, self._speak)
 
@@ -133,7 +139,10 @@ class Session:
 
     def slot(self, late_s: float) -> None:
         """The transport reports how late an outbound frame left, in seconds."""
-        self._meter.slot(late_s > LATE_SLOT_S)
+        late = late_s > LATE_SLOT_S
+        self._meter.slot(late)
+        if late:
+            self.conversation.late_slot()
 
     def downlink(self, ms: float) -> None:
         """From the browser's statistics: what lies between leaving here and being heard."""
@@ -195,8 +204,10 @@ class Session:
 
     def _warm(self) -> None:
         """Have ready what every reply of this scenario needs."""
+        self.conversation.unready.add(self._think.name)
         self.ended()
         if self._settings.openers and not self.serial:
+            self.conversation.unready.add(self._speak.name)
             self._speak.post(work.Prepare(openers.load(self._scenario.language).texts()))
 
     # -- the stages' work and where its results go
@@ -281,6 +292,23 @@ class Session:
             return self._voice.prepare(item, style, lambda: self._closed)
         gone = self._gone(item.tag)
         return iter(()) if gone() else self._voice.say(item, style, gone)
+
+    # -- what it costs
+
+    def _waited(self, item: Any, seconds: float) -> None:
+        if not isinstance(item, work.Warm | work.Prepare):
+            self.conversation.waited(item.tag, seconds)
+
+    def _thought_over(self, item: work.Think | work.Weigh | work.Warm, seconds: float) -> None:
+        self.conversation.unready.discard(self._think.name)
+        if isinstance(item, work.Think):
+            self.conversation.spent(item.tag, seconds)
+
+    def _uttered(self, item: work.Say | work.Last | work.Prepare, seconds: float) -> None:
+        if isinstance(item, work.Prepare):
+            self.conversation.unready.discard(self._speak.name)
+        else:
+            self.conversation.spent(item.tag, seconds)
 
     def _gone(self, tag: Tag) -> Callable[[], bool]:
         return lambda: self._closed or not self._floor.holds(tag)

@@ -34,10 +34,11 @@ class Inbox(Generic[In]):
         self._clock = clock
         self._capacity = capacity
         self._when_full = when_full
-        self._items: deque[In] = deque()
+        self._items: deque[tuple[In, float]] = deque()
         self._ready = threading.Condition()
         self._closed = False
         self.dropped = 0
+        self.waited_s = 0.0  # of the item given out last
 
     def put(self, item: In) -> bool:
         """False when it was refused (full, or closed)."""
@@ -49,7 +50,7 @@ class Inbox(Generic[In]):
                     return False
                 self._items.popleft()
                 self.dropped += 1
-            self._items.append(item)
+            self._items.append((item, self._clock.now()))
             self._ready.notify()
             return True
 
@@ -58,7 +59,11 @@ class Inbox(Generic[In]):
         with self._ready:
             if not self._items and not self._closed:
                 self._clock.wait(self._ready, timeout)
-            return self._items.popleft() if self._items and not self._closed else None
+            if not self._items or self._closed:
+                return None
+            item, since = self._items.popleft()
+            self.waited_s = self._clock.now() - since
+            return item
 
     def close(self) -> None:
         with self._ready:
@@ -87,8 +92,12 @@ class Stage(Generic[In, Out]):
         clock: Clock,
         capacity: int,
         when_full: WhenFull,
+        taken: Callable[[In, float], None] | None = None,
+        done: Callable[[In, float], None] | None = None,
     ) -> None:
+        """`taken` is told how many seconds an item had waited, `done` how many were spent on it."""
         self.name = name
+        self._taken, self._done = taken, done
         self.inbox: Inbox[In] = Inbox(clock, capacity, when_full)
         self._work, self._deliver, self._failed = work, deliver, failed
         self._clock = clock
@@ -144,7 +153,10 @@ class Stage(Generic[In, Out]):
                 # Left behind while it waited: the item belongs to the new thread.
                 self.inbox.put(item)
                 return
-            self._busy = (item, self._clock.now())
+            began = self._clock.now()
+            self._busy = (item, began)
+            if self._taken is not None:
+                self._taken(item, self.inbox.waited_s)
             try:
                 self._run(item, generation)
             except Exception as error:  # whatever an engine raises ends this item, not the stage
@@ -152,6 +164,8 @@ class Stage(Generic[In, Out]):
                     self._failed(item, error)
             finally:
                 if generation == self._generation:
+                    if self._done is not None:
+                        self._done(item, self._clock.now() - began)
                     self._busy = None
 
     def _run(self, item: In, generation: int) -> None:

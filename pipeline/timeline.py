@@ -17,6 +17,8 @@ class Mark(StrEnum):
     SPEECH_END = "speech_end"  # arrival of the last voiced sample, dated back by the endpointer
     ENDPOINT = "endpoint"  # the decision that the caller has finished
     TRANSCRIPT = "transcript"  # the text the reply was made from
+    JUDGED = "judged"  # the turn model said what it makes of the sound
+    WEIGHED = "weighed"  # the language model said what it makes of the words
     FIRST_TOKEN = "first_token"
     FIRST_PHRASE = "first_phrase"
     FIRST_AUDIO = "first_audio"  # first PCM out of the TTS

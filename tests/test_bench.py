@@ -23,6 +23,7 @@ from pipeline.bench.environment import ROOT
 from pipeline.bench.report import summary, table
 from pipeline.bench.run import answering, ask, result
 from pipeline.bench.words import errors, number_words, pooled, tokens
+from pipeline.blame import Rules
 from pipeline.clock import SystemClock
 from pipeline.errors import Code, EngineError
 from pipeline.events import Outcome, Snapshot, State, TurnView
@@ -151,6 +152,7 @@ def _turn(
     heard: str = "Where is my order?",
     code: Code | None = None,
     reply: str = "It is on its way.",
+    drafted: bool = True,
     **marks: float,
 ) -> TurnView:
     timeline = Timeline()
@@ -165,7 +167,7 @@ def _turn(
         spoken="",
         timeline=timeline,
         spans=None,
-        drafted=True,
+        drafted=drafted,
         cached=False,
         p_finished=None,
         code=code,
@@ -309,6 +311,24 @@ def test_the_summary_pools_what_was_measured() -> None:
     rates = summary([replace(good, fact_held=True), replace(good, fact_held=False), good], Budget(), 1.0, 1.0)
     assert rates["fact_rate"] == 0.5
     assert "340" in table([good, slow, early], found)
+
+
+def test_the_summary_says_what_drafts_cost_and_why_turns_were_slow() -> None:
+    slow = _turn(**_marks(0, 0.3, 0.05, 0.31, 0.34))
+    cut = replace(_turn(1, State.INTERRUPTED, **_marks(-2, -1.8, -1.9, -1.8, -1.7)), drafts=1)
+    slow = replace(slow, drafts=2, drafts_dropped=1, wasted_tokens=7, wasted_s=0.25)
+    rows = [result(CALLER, 1, _seen(cut, slow), 0.0), result(CALLER, 1, _seen(_turn(drafted=False)), 0.0)]
+    rules = Rules(floor_ms=200)
+    found = summary(rows, Budget(), 1.0, 1.0, rules)
+    assert (found["drafts_per_turn"], found["drafts_dropped"], found["wasted_tokens"]) == (1.5, 1, 7)
+    assert found["draft_hit_rate"] == pytest.approx(2 / 3, abs=1e-3)
+    assert found["wasted_cpu_s"] == 0.25
+    assert found["blame"] == {"slow-endpoint": 1}
+    assert rows[0].as_dict(Budget(), rules)["blame"] == {"stage": "listen", "reason": "slow-endpoint", "over_ms": 190.0}
+    assert rows[1].as_dict(Budget(), rules)["blame"] is None
+    said = table(rows, found, Budget(), rules)
+    assert "slow-endpoint" in said
+    assert "7 tokens" in said
 
 
 def test_nothing_measured_is_none_and_not_zero() -> None:

@@ -81,7 +81,10 @@ def test_a_draft_is_dropped_when_the_caller_goes_on_and_never_heard():
         kinds = [type(e) for e in call.session.events()[0]]
         assert kinds.count(DraftStarted) == 2
         assert kinds.count(DraftDropped) == 1
-        assert call.session.snapshot().drafts_dropped == 1
+        seen = call.session.snapshot()
+        assert (seen.drafts, seen.drafts_dropped, seen.draft_hits) == (2, 1, 1)
+        assert seen.wasted_tokens == call.last.wasted_tokens == 1
+        assert (call.last.drafts, call.last.drafts_dropped) == (2, 1)
         llm.done()
         each_turn_ended_once(call)
 

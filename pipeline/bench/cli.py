@@ -14,6 +14,7 @@ from pipeline.bench.callers import DEFAULT_FOLDER, BadCallers, Caller, read_call
 from pipeline.bench.environment import environment, load
 from pipeline.bench.report import TurnResult, summary, table
 from pipeline.bench.run import Cashier, Cost, Visit, ask_all
+from pipeline.blame import Rules
 from pipeline.cli import complain, given_settings, parser_with_set
 from pipeline.errors import TurnaroundError
 from pipeline.settings import Settings
@@ -139,25 +140,31 @@ def _through_browser(plan: Plan) -> int:
 
 def _conclude(plan: Plan, through: str, turns: list[TurnResult], cost: Cost, load_before: float | None) -> int:
     """Table, report and exit code of what was measured."""
-    found = summary(turns, _budget(plan.settings), cost.rss_mb, cost.cpu_s)
+    budget, rules = budget_of(plan.settings), rules_of(plan.settings, plan.serial)
+    found = summary(turns, budget, cost.rss_mb, cost.cpu_s, rules)
     report = {
         "through": through,
         "mode": "serial" if plan.serial else "pipelined",
         "settings": plan.settings.model_dump(),
-        "turns": [t.as_dict() for t in turns],
+        "turns": [t.as_dict(budget, rules) for t in turns],
         "summary": found,
         "environment": environment() | {"load_1m_before": load_before},
     }
-    publish(report, table(turns, found), plan.json)
+    publish(report, table(turns, found, budget, rules), plan.json)
     failed = [t for t in turns if t.failed]
     if failed:
         complain(f"{len(failed)} of {len(turns)} turns failed: " + ", ".join(f"{t.file} {t.code}" for t in failed))
     return FAILED if failed else 0
 
 
-def _budget(settings: Settings) -> Budget:
+def budget_of(settings: Settings) -> Budget:
     parts = (float(settings.budget_listen_ms), float(settings.budget_think_ms), float(settings.budget_speak_ms))
     return Budget(*parts, total=sum(parts))
+
+
+def rules_of(settings: Settings, serial: bool) -> Rules:
+    """What blame may expect of a run with these settings."""
+    return Rules(float(settings.endpoint_floor_ms), openers=settings.openers and not serial)
 
 
 def _beeps(given: argparse.Namespace, settings: Settings) -> int:

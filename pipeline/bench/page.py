@@ -27,7 +27,7 @@ from pipeline.errors import Code, TurnaroundError
 from pipeline.events import Snapshot, State, TurnView
 from pipeline.settings import Settings
 from pipeline.timeline import Mark, Timeline
-from pipeline.ui.measured import Order
+from pipeline.ui.measured import COSTS, Order
 
 GAP_S = 9.0  # from the end of a question to the next clip: a reply of two sentences and some
 LEAD_S = 12.0  # before the first clip: the wav plays from the moment START is pressed, and connecting takes a while
@@ -122,6 +122,7 @@ def _view(turn: dict[str, Any]) -> TurnView:
         p_finished=None,
         code=Code(turn["code"]) if turn["code"] else None,
         detail=turn["detail"],
+        **{name: turn[name] for name in COSTS},
     )
 
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.bench.words import Errors, pooled
-from pipeline.events import Outcome
+from pipeline.blame import Blame, Rules, blame, ranking
+from pipeline.events import Outcome, TurnView
+from pipeline.settings import Settings
 from pipeline.timeline import Budget, Percentiles, Spans, share_within
 
 SPAN_NAMES = ("listen", "think", "speak", "total")
+RULES = Rules(floor_ms=float(Settings().endpoint_floor_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,25 @@ class TurnResult:
     errors: Errors  # of the transcript
     fact_held: bool | None  # None: the question has no fact
     mouth_to_ear_ms: float | None = None  # true end in the microphone -> first reply sound in the page; browser only
+    turn: TurnView | None = None  # the one that answered, as the session saw it
+    # Over all turns of the call, also those that were cut in upon.
+    drafts: int = 0
+    draft_hits: int = 0
+    drafts_dropped: int = 0
+    wasted_tokens: int = 0
+    wasted_cpu_s: float = 0.0  # an estimate, see pipeline/ledger.py
+
+    def blame(self, budget: Budget, rules: Rules) -> Blame | None:
+        """Why it was over the budget, counted from the true end of speech; None when it was not."""
+        return None if self.turn is None else blame(self.turn, self.spans, budget, rules)
 
     @property
     def failed(self) -> bool:
         """The caller asked and got nothing."""
         return self.outcome in (None, Outcome.FAILED)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, budget: Budget, rules: Rules) -> dict[str, Any]:
+        why = self.blame(budget, rules)
         return {
             "file": self.file,
             "round": self.round,
@@ -60,10 +75,17 @@ class TurnResult:
             "wer": round(self.errors.rate, 4),
             "fact_held": self.fact_held,
             "mouth_to_ear_ms": self.mouth_to_ear_ms,
+            "drafts": self.drafts,
+            "drafts_dropped": self.drafts_dropped,
+            "wasted_tokens": self.wasted_tokens,
+            "wasted_cpu_s": round(self.wasted_cpu_s, 3),
+            "blame": why and {"stage": why.stage, "reason": why.reason.value, "over_ms": round(why.over_ms, 1)},
         }
 
 
-def summary(turns: Sequence[TurnResult], budget: Budget, rss_mb: float, cpu_s: float) -> dict[str, Any]:
+def summary(
+    turns: Sequence[TurnResult], budget: Budget, rss_mb: float, cpu_s: float, rules: Rules | None = None
+) -> dict[str, Any]:
     """The figures over all turns. None where nothing was measured: never a made-up zero."""
     spans = [t.spans for t in turns if t.spans]
     found: dict[str, Any] = {f"{name}_ms": _percentiles(getattr(s, name) for s in spans) for name in SPAN_NAMES}
@@ -81,17 +103,32 @@ def summary(turns: Sequence[TurnResult], budget: Budget, rss_mb: float, cpu_s: f
         "underruns": sum(t.underruns for t in turns),
         "drafted_rate": _share(t.drafted for t in turns),
         "cached_rate": _share(t.cached for t in turns),
+        **_drafting(turns),
+        "blame": {r.value: n for r, n in ranking(t.blame(budget, rules or RULES) for t in turns).items()},
         "outcomes": dict(Counter(t.outcome.value if t.outcome else "none" for t in turns)),
         "rss_mb": round(rss_mb, 1),
         "cpu_s_per_turn": round(cpu_s / len(turns), 2) if turns else None,
     }
 
 
-def table(turns: Sequence[TurnResult], found: Mapping[str, Any]) -> str:
+def _drafting(turns: Sequence[TurnResult]) -> dict[str, Any]:
+    drafts = sum(t.drafts for t in turns)
+    return {
+        "drafts_per_turn": round(drafts / len(turns), 2) if turns else None,
+        "draft_hit_rate": round(sum(t.draft_hits for t in turns) / drafts, 4) if drafts else None,
+        "drafts_dropped": sum(t.drafts_dropped for t in turns),
+        "wasted_tokens": sum(t.wasted_tokens for t in turns),
+        "wasted_cpu_s": round(sum(t.wasted_cpu_s for t in turns), 2),
+    }
+
+
+def table(
+    turns: Sequence[TurnResult], found: Mapping[str, Any], budget: Budget | None = None, rules: Rules | None = None
+) -> str:
     """For the terminal: a line a turn, then the summary."""
     width = max((len(t.file) for t in turns), default=4)
-    lines = [f"{'clip':<{width}}  listen  think  speak  total ms  cut-in  wer  fact  transcript | reply"]
-    lines += [_line(t, width) for t in turns]
+    lines = [f"{'clip':<{width}}  listen  think  speak  total ms  cut-in  wer  fact  {'why':<13}  transcript | reply"]
+    lines += [_line(t, width, t.blame(budget or Budget(), rules or RULES)) for t in turns]
     lines += ["", "from the true end of speech, ms       p50     p95     p99"]
     for name in ("mouth_to_ear", "total", "listen", "think", "speak"):
         p = found[f"{name}_ms"]
@@ -106,8 +143,16 @@ def table(turns: Sequence[TurnResult], found: Mapping[str, Any]) -> str:
         "inside the budget": "within_budget",
         "drafted before the endpoint": "drafted_rate",
         "first audio out of a cache": "cached_rate",
+        "drafts that became the reply": "draft_hit_rate",
     }
     lines += [f"  {label:<30}{_percent(found[key]):>8}" for label, key in shares.items()]
+    if found["drafts_per_turn"] is not None:
+        wasted = f"{found['wasted_tokens']} tokens, {found['wasted_cpu_s']:.1f} CPU s (estimate) wasted"
+        lines.append(
+            f"  {'drafts a turn':<30}{found['drafts_per_turn']:8.1f}   {found['drafts_dropped']} dropped; {wasted}"
+        )
+    reasons = ", ".join(f"{n} {reason}" for reason, n in found["blame"].items())
+    lines.append(f"  {'over the budget':<30}{sum(found['blame'].values()):8}   {reasons}".rstrip())
     outcomes = ", ".join(f"{n} {name}" for name, n in found["outcomes"].items())
     lines.append(f"  {'turns':<30}{found['turns']:8}   {outcomes}; {found['measured']} measured")
     lines.append(f"  {'underruns':<30}{found['underruns']:8}")
@@ -117,7 +162,7 @@ def table(turns: Sequence[TurnResult], found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _line(t: TurnResult, width: int) -> str:
+def _line(t: TurnResult, width: int, why: Blame | None) -> str:
     spans = t.spans.as_dict() if t.spans else {}
     cells = "".join(
         f"{spans[n]:{w}.0f}" if spans else f"{'-':>{w}}" for n, w in zip(SPAN_NAMES, (8, 7, 7, 10), strict=True)
@@ -125,7 +170,8 @@ def _line(t: TurnResult, width: int) -> str:
     fact = {None: "", True: "yes", False: "NO"}[t.fact_held]
     cut = "CUT IN" if t.false_cut_in else ""
     tail = f"{t.transcript} | {t.reply}" if not t.failed else f"FAILED {t.code} {t.detail}".rstrip()
-    return f"{t.file:<{width}}{cells}  {cut:>6} {t.errors.rate:4.0%}  {fact:>4}  {tail}"
+    reason = why.reason.value if why else ""
+    return f"{t.file:<{width}}{cells}  {cut:>6} {t.errors.rate:4.0%}  {fact:>4}  {reason:<13}  {tail}"
 
 
 def _percentiles(values: Iterable[float]) -> dict[str, float] | None:

@@ -25,6 +25,7 @@ from pipeline.ui import controls
 
 VARIABLE = "TURNAROUND_MEASURE"
 LOOK_S = 0.1
+COSTS = ("cold", "queued_ms", "late_slots", "drafts", "drafts_dropped", "wasted_tokens", "wasted_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ def as_line(turn: TurnView, underruns: int) -> str:
             "code": turn.code.value if turn.code else None,
             "detail": turn.detail,
             "underruns": underruns,
+            **{name: getattr(turn, name) for name in COSTS},
             "marks": {mark.value: at for mark, at in turn.timeline.marks.items()},
         },
         ensure_ascii=False,
