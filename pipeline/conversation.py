@@ -181,6 +181,8 @@ class Conversation:
         exchange.heard = result.text
         self._tell(Partial(exchange.tag, result.text, now))
         if not result.request.stable:
+            if draft and result.text:
+                self._asks.reply(work.Weigh(exchange.tag, exchange.said, ahead=True))
             return
         exchange.recognised = True
         exchange.stamp(Mark.TRANSCRIPT, now)

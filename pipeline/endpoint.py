@@ -19,6 +19,7 @@ RANGE_DB = 35.0
 NOISE_MARGIN_DB = 7.0  # above the noise floor; a 10 ms window of steady noise stays within 2 dB of its mean
 RESUME_MARGIN_DB = 4.0  # extra, so that a breath or a lip click does not undo a pause
 RESUME_FRAMES = 3
+SURE = 0.9  # P(finished) from which on nothing more is waited for
 FLOOR_START_DB = -62.0
 FLOOR_FALL = 0.3  # share of the way down per frame: quick, silence is short
 FLOOR_RISE_DB = 0.005  # per frame, 0.5 dB/s: slow, speech must not lift it
@@ -82,8 +83,8 @@ class Rule:
 
     start_ms: int = 64
     pause_ms: int = 40  # silence that makes a pause
-    floor_ms: int = 200  # silence waited for at P(finished) = 1
-    ceiling_ms: int = 800  # ... at P(finished) = 0 or unknown
+    floor_ms: int = 100  # silence waited for from P(finished) = SURE on
+    ceiling_ms: int = 950  # ... at P(finished) = 0 or unknown
     threshold: float = 0.5  # P(speech) that starts a turn
     longest_s: float = 30.0
 
@@ -93,8 +94,8 @@ class Rule:
         return max(self.threshold - 0.25, 0.05)
 
     def wait_ms(self, p_finished: float | None) -> float:
-        """Silence to wait for. Linear between ceiling and floor; the ceiling while nothing is known."""
-        p = 0.0 if p_finished is None else min(max(p_finished, 0.0), 1.0)
+        """Silence to wait for: the ceiling at 0 or while nothing is known, linear to the floor at SURE."""
+        p = 0.0 if p_finished is None else min(max(p_finished / SURE, 0.0), 1.0)
         return self.ceiling_ms - (self.ceiling_ms - self.floor_ms) * p
 
 

@@ -15,11 +15,24 @@ TEXT_WEIGHT = 1.0
 BIAS = 1.7  # a whole sentence may well be continued: P(end) of 0.15 is already a good sign
 LOWEST, HIGHEST = -4.0, 3.0  # no single witness is believed beyond these log-odds
 NUMBER_DOUBT = 0.7  # digits may go on
+STATEMENT_DOUBT = 3.0  # who tells something often has more to tell; who asks has asked
+STATEMENT_WORDS = 3  # shorter is an answer ("yes", "the blue one")
 UNKNOWN_SOUND = 0.5
 ALONE = 0.7
 
 FILLERS = frozenset(
     "um uh er erm hmm mm well so and but or like 嗯 呃 那个 这个 就是 然后 还有 但是 因为 所以 如果".split()
+)
+GREETINGS = frozenset(["hello", "hi", "hey", "good morning", "good afternoon", "good evening", "你好", "您好", "喂"])
+# How English asks, and what in either language makes a question, a request or a farewell of it.
+_ASKING = frozenset(
+    "what when where who whose which why how is are was were do does did can could may might will would shall should"
+    " have has am please".split()
+)
+_ASKING_CUES = re.compile(
+    r"\?|？|\bplease\b|\bi(?: would|'d) like\b|\bi (?:want|need)\b|\bthank|\bbye\b|\bwhether\b|\bhelp\b"
+    r"|[吗呢么几谁哪请]|什么|多少|怎么|我想|我要|谢谢|再见",
+    re.IGNORECASE,
 )
 _WORDS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _NUMBER_WORDS = frozenset(
@@ -36,7 +49,7 @@ def finished(sound: float | None, text: float | None, said: str, more_to_come: b
     more_to_come: the text's witness has been asked and has not answered; until then the sound alone is not trusted far.
     """
     if holds_floor(said):
-        sound, text = None, 0.0  # "um" sounds as finished as "yes"
+        return 0.0  # "um" sounds as finished as "yes"
     if sound is None and text is None:
         return None
     if text is None:
@@ -44,14 +57,25 @@ def finished(sound: float | None, text: float | None, said: str, more_to_come: b
     odds = SOUND_WEIGHT * _log_odds(UNKNOWN_SOUND if sound is None else sound) + TEXT_WEIGHT * _log_odds(text) + BIAS
     if ends_in_number(said):
         odds -= NUMBER_DOUBT
+    elif is_statement(said):
+        odds -= STATEMENT_DOUBT
     return 1.0 / (1.0 + math.exp(-odds))
 
 
+def is_statement(said: str) -> bool:
+    """Whether something is told, rather than asked, asked for or answered."""
+    words = _WORDS.findall(said.lower())
+    count = sum(len(w) if not w.isascii() else 1 for w in words)
+    return count >= STATEMENT_WORDS and words[0] not in _ASKING and _ASKING_CUES.search(said) is None
+
+
 def holds_floor(said: str) -> bool:
-    """Whether the last word is one that people say while they look for the next."""
+    """Whether more must come: a greeting alone, or a last word that people say while they look for the next."""
     words = _WORDS.findall(said.lower())
     if not words:
         return False
+    if " ".join(words) in GREETINGS:
+        return True
     return words[-1] in FILLERS or any(words[-1].endswith(f) for f in FILLERS if not f.isascii())
 
 

@@ -58,6 +58,7 @@ class Session:
         self._listening = Listening(engines.vad, lambda: self._settings)
         self._recogniser = work.Recogniser(engines.asr)
         self._voice = work.Voice(engines.tts)
+        self._scales = work.Scales(engines.llm)
         self._meter = Meter(self.clock)
         self._make_stages()
         self._watchdog = Watchdog(self.clock, self._look)
@@ -245,19 +246,18 @@ class Session:
         return iter(()) if model is None else work.judge(request, model)
 
     def _ponder(self, item: work.Think | work.Weigh | work.Warm) -> Iterator[work.Thought]:
-        llm = self.engines.llm
         if isinstance(item, work.Warm):
-            llm.warm(item.prefix)
+            self.engines.llm.warm(item.prefix)
             return iter(())
         with self._floor.lock:
             history = tuple(self.conversation.history)
         opening = self._scenario.opening(history)
         if isinstance(item, work.Weigh):
-            return work.weigh(item.tag, item.said, llm, opening)
+            return self._scales.weigh(item, opening)
         thoughts = self._reply(item, self._scenario.messages(history, item.text))
         if item.whole:
             return work.whole_reply(thoughts)
-        return chain(work.open_with(item), work.weigh(item.tag, item.text, llm, opening), thoughts)
+        return chain(work.open_with(item), self._scales.weigh(work.Weigh(item.tag, item.text), opening), thoughts)
 
     def _reply(self, item: work.Think, messages: Sequence[Message]) -> Iterator[work.Thought]:
         settings = self._settings

@@ -24,7 +24,7 @@ class Settings(BaseModel):
 
     # -- listening
     endpoint_floor_ms: int = _tunable(
-        200,
+        100,
         "Silence waited for when the caller surely has finished.",
         "确信说完时仍等待的静音时长。",
         unit="ms",
@@ -33,7 +33,7 @@ class Settings(BaseModel):
         le=1000,
     )
     endpoint_ceiling_ms: int = _tunable(
-        800,
+        950,
         "Silence waited for when the caller surely has not finished.",
         "确信没说完时等待的静音上限。",
         unit="ms",
@@ -57,7 +57,7 @@ class Settings(BaseModel):
         group="listen",
     )
     partial_every_ms: int = _tunable(
-        500,
+        300,
         "How often the live transcript is refreshed while the caller speaks.",
         "说话时实时转写的刷新间隔。",
         unit="ms",

@@ -67,6 +67,7 @@ class Weigh:
 
     tag: Tag
     said: str
+    ahead: bool = False  # the caller still speaks: only the prefill matters, the answer is for later
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +194,24 @@ def judge(request: Judge, model: Turnmodel) -> Iterator[Judged]:
     yield Judged(request.tag, model.finished(speech))
 
 
-def weigh(tag: Tag, said: str, llm: Llm, opening: Sequence[Message]) -> Iterator[Weighed]:
-    """P(the words are whole)."""
-    yield Weighed(tag, llm.completeness(opening, said))
+@dataclass(slots=True)
+class Scales:
+    """Weighs words; used by the think thread alone.
+
+    While the caller speaks it follows the partial transcript, so that of the final one only the last words are left to
+    prefill; the last answer is kept, since often nothing was added.
+    """
+
+    llm: Llm
+    _last: tuple[str, float | None] = ("", None)
+
+    def weigh(self, request: Weigh, opening: Sequence[Message]) -> Iterator[Weighed]:
+        """P(the words are whole); nothing when the words are not the last ones."""
+        words = request.said.rstrip(" .,?!;:，。？！；：…")
+        if words != self._last[0]:
+            self._last = (words, self.llm.completeness(opening, request.said))
+        if not request.ahead:
+            yield Weighed(request.tag, self._last[1])
 
 
 def think(

@@ -56,7 +56,7 @@ def test_marks_are_in_order_and_the_end_of_speech_is_dated_back():
 def test_without_drafts_nothing_is_thought_before_the_endpoint():
     with Call(Settings(draft=False)) as call:
         call.say(0.6)
-        call.quiet(0.15)
+        call.quiet(0.06)
         assert call.engines.llm.asked == []
         call.quiet(1.0)
         call.listen(3.0)
@@ -91,19 +91,19 @@ def test_a_draft_is_dropped_when_the_caller_goes_on_and_never_heard():
 
 def test_the_turn_model_decides_how_long_is_waited():
     waited = {}
-    for p in (0.0, 0.5, 1.0):
+    for p in (0.0, 0.45, 1.0):
         with Call(Settings(endpoint_floor_ms=100, endpoint_ceiling_ms=900), turn_model=ScriptedTurnmodel([p])) as call:
             call.say(0.5)
             call.quiet(0.08)
             call.quiet(1.2)
             waited[p] = next(e.waited_ms for e in call.session.events()[0] if isinstance(e, Endpointed))
-    assert waited == {0.0: 900, 0.5: 500, 1.0: 100}
+    assert waited == {0.0: 900, 0.45: 500, 1.0: 100}
 
 
 def test_serial_mode_does_one_thing_after_the_other():
     with Call(serial=True) as call:
         call.say(0.6)
-        call.quiet(0.15)
+        call.quiet(0.06)
         assert call.last.heard == ""
         call.quiet(1.0)
         call.listen(3.0)
@@ -120,7 +120,7 @@ def reached(state, call):
     call.say(0.5)
     if state is State.HEARING:
         return
-    call.quiet(0.1)
+    call.quiet(0.06)
     if state is State.PAUSED:
         return
     call.quiet(1.0)
