@@ -362,6 +362,7 @@ class Conversation:
         """The visitor went: a turn under way ends as interrupted, and nothing tagged before now can act."""
         with self.floor.lock:
             self.floor.take(self._silence)
+            self._carry = ""
 
     def fail(self, tag: Tag, code: Code, detail: str) -> None:
         """End the turn `tag` is in as failed. Of a draft the failure waits: it counts if the turn commits to it."""

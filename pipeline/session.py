@@ -123,6 +123,11 @@ class Session:
         for stage in self._stages:
             stage.join(JOIN_S)
 
+    def hang_up(self) -> None:
+        """The line is gone (STOP, a lost connection): what was under way ends as interrupted; the session stays."""
+        self.conversation.leave()
+        self._listening = Listening(self.engines.vad, lambda: self._settings)
+
     @property
     def closed(self) -> bool:
         return self._closed

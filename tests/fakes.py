@@ -114,6 +114,9 @@ class FakeSession:
     def close(self) -> None:
         self.closed = True
 
+    def hang_up(self) -> None:
+        self.hung_up = True
+
     def hear(self, chunk: Chunk) -> None:
         self.heard.append(chunk)
 
@@ -146,6 +149,9 @@ class FakeSession:
             false_starts=1,
             drafts=6,
             drafts_dropped=2,
+            draft_hits=4,
+            wasted_tokens=31,
+            wasted_cpu_s=0.42,
             load=Load(cpu_share=0.63, rss_mb=612.0, late_slots=3, slots=4210),
             notices=self.notices,
         )

@@ -167,6 +167,20 @@ def test_leaving_at_any_time_ends_the_turn_and_the_threads(state):
     assert running_sessions() == before
 
 
+@pytest.mark.parametrize("state", [State.HEARING, State.PAUSED, State.COMMITTED, State.SPEAKING])
+def test_a_lost_line_ends_the_turn_and_the_next_call_goes_on(state):
+    with Call() as call:
+        reached(state, call)
+        call.session.hang_up()
+        assert call.last.state is State.INTERRUPTED
+        assert not call.session.pull(960).any()
+        call.quiet(0.3)
+        call.ask()
+        call.listen(3.0)
+        assert call.last.state is State.ANSWERED
+        each_turn_ended_once(call)
+
+
 def test_an_interrupted_reply_is_remembered_as_far_as_it_was_heard():
     with Call(llm=ScriptedLlm(["One two three four five six. Never heard.", "Fine."])) as call:
         call.ask()

@@ -108,6 +108,7 @@ class Visit:
     def hung_up(self, ended: object) -> None:
         """The transport says that the call of `ended` is over."""
         if ended is self.microphone:
+            self.session.hang_up()
             self.places.leave_unless_seen(self.seat)
 
     @property
