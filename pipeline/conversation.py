@@ -44,7 +44,7 @@ KEPT_TURNS = 500
 KEPT_EVENTS = 20_000
 KEPT_MESSAGES = 20
 KEPT_NOTICES = 10
-NO_WORDS_YET = 0.2  # P(finished) of a sound without words: perhaps they come
+NO_WORDS_YET = 0.0  # P(finished) of a sound without words: perhaps they come
 VAD_FAILURE_REST_S = 10.0  # a broken VAD fails one turn in this time, not one a chunk
 
 
