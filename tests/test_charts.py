@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.blame import Reason, Rules
 from pipeline.errors import Code
 from pipeline.events import NoticeCode, State, TurnView
 from pipeline.timeline import Budget, Mark
-from pipeline.ui import bubbles, charts, export
+from pipeline.ui import bubbles, charts, export, reasons
+from pipeline.ui.remedies import of_reason
 from pipeline.ui.words import say
 from tests.fakes import NASTY, FakeSession, demo_turns, notice, turn
 
@@ -171,8 +173,26 @@ def test_figures_are_dashes_before_the_first_turn_and_numbers_after() -> None:
 
 def test_health_shows_gaps_false_starts_drafts_and_load() -> None:
     text = Shown(bubbles.health(FakeSession(demo_turns()).snapshot(), "en")).text
-    for part in ("2 / 6", "63%", "612 MB", "3 / 4210"):
+    for part in ("2 / 6", "67%", "1.2", "31", "0.4 s", "63%", "612 MB", "3 / 4210"):
         assert part in text
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_a_turn_over_the_budget_names_its_reason_and_what_to_do(lang: str) -> None:
+    slow, quick = turn(1, (600.0, 0.0, 20.0)), turn(2)
+    advice = of_reason(Reason.SLOW_ENDPOINT, lang)
+    text = Shown(bubbles.conversation((slow, quick), BUDGET, lang)).text
+    assert text.count(advice.what) == text.count(advice.do) == 1
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_reasons_are_ranked_over_the_visit(lang: str) -> None:
+    rules = Rules(floor_ms=100)
+    assert say("blame.none", lang) in reasons.ranked((turn(1),), BUDGET, rules, lang)
+    slow = [turn(n, (600.0, 0.0, 20.0)) for n in (1, 2)]
+    text = Shown(reasons.ranked((*slow, turn(3, (70.0, 900.0, 20.0))), BUDGET, rules, lang)).text
+    first, second = (text.index(of_reason(r, lang).what) for r in (Reason.SLOW_ENDPOINT, Reason.LLM_SLOW))
+    assert first < second
 
 
 def test_a_notice_is_shown_while_it_is_fresh() -> None:

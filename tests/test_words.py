@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.blame import Reason
 from pipeline.errors import Code
 from pipeline.events import NoticeCode, State
 from pipeline.settings import tunables
 from pipeline.ui import words
-from pipeline.ui.remedies import tables
+from pipeline.ui.remedies import of_reason, tables
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [ROOT / "app.py", *(ROOT / "pages").glob("*.py"), *(ROOT / "pipeline" / "ui").glob("*.py")]
@@ -35,6 +36,16 @@ def test_every_error_says_what_and_what_to_do_in_both_languages(code: Code) -> N
 @pytest.mark.parametrize("code", NoticeCode)
 def test_every_notice_says_what_and_what_to_do_in_both_languages(code: NoticeCode) -> None:
     en, zh = words.of_notice(code, "en"), words.of_notice(code, "zh")
+    assert en.what
+    assert en.do
+    assert not CHINESE.search(en.what + en.do)
+    assert CHINESE.search(zh.what)
+    assert CHINESE.search(zh.do)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_for_a_slow_turn_has_words_in_both_languages(reason: Reason) -> None:
+    en, zh = of_reason(reason, "en"), of_reason(reason, "zh")
     assert en.what
     assert en.do
     assert not CHINESE.search(en.what + en.do)

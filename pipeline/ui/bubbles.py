@@ -10,19 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from pipeline.blame import Rules
 from pipeline.errors import TurnaroundError
 from pipeline.events import Notice, Snapshot, State, TurnView
-from pipeline.timeline import Budget, Percentiles, share_within
+from pipeline.settings import Settings
+from pipeline.timeline import Budget, Mark, Percentiles, share_within
+from pipeline.ui import reasons as reasons_of
 from pipeline.ui.charts import labels, measured, why_nothing
 from pipeline.ui.words import of_error, of_notice, say
 
 SHOWN_TURNS = 20
 NOTICE_S = 12.0  # how long a notice stays on the page
 FEW = 20  # with fewer turns a p95 is one turn's bad luck
+RULES = Rules(floor_ms=float(Settings().endpoint_floor_ms))
 _QUIET_DBFS = -60.0
 
 
-def conversation(turns: Sequence[TurnView], budget: Budget, lang: str, connected: bool = False) -> str:
+def conversation(
+    turns: Sequence[TurnView], budget: Budget, lang: str, connected: bool = False, rules: Rules = RULES
+) -> str:
     """The turns as bubbles, oldest first, the newest SHOWN_TURNS of them; what to do when there are none."""
     if not turns:
         idle = (say("talk.empty", lang), say("talk.empty-sample", lang))
@@ -30,14 +36,14 @@ def conversation(turns: Sequence[TurnView], budget: Budget, lang: str, connected
         return '<div class="ta-empty">' + "".join(f"<p>{escape(h)}</p>" for h in hints) + "</div>"
     older = len(turns) - SHOWN_TURNS
     head = f'<p class="ta-note">{escape(say("talk.older", lang, n=older))}</p>' if older > 0 else ""
-    body = "".join(turn(t, budget, lang) for t in turns[-SHOWN_TURNS:])
+    body = "".join(turn(t, budget, lang, rules) for t in turns[-SHOWN_TURNS:])
     name = escape(say("talk.heading", lang))
     return f'<div class="ta-talk" role="log" aria-live="polite" aria-label="{name}">{head}{body}</div>'
 
 
-def turn(view: TurnView, budget: Budget, lang: str) -> str:
+def turn(view: TurnView, budget: Budget, lang: str, rules: Rules = RULES) -> str:
     """One turn: what was heard, what was replied, how long it took or why it failed."""
-    parts = [_heard(view, lang), _reply(view, lang), _failure(view, lang), _timing(view, budget, lang)]
+    parts = [_heard(view, lang), _reply(view, lang), _failure(view, lang), _timing(view, budget, lang, rules)]
     return f'<section class="ta-turn">{"".join(parts)}</section>'
 
 
@@ -103,7 +109,7 @@ def _failure(view: TurnView, lang: str) -> str:
     )
 
 
-def _timing(view: TurnView, budget: Budget, lang: str) -> str:
+def _timing(view: TurnView, budget: Budget, lang: str, rules: Rules) -> str:
     """As soon as the first sample left; a reply that was only drafted has no timing."""
     spans = view.spans
     if spans is None:
@@ -116,6 +122,8 @@ def _timing(view: TurnView, budget: Budget, lang: str) -> str:
     ]
     chips += [f'<span class="ta-chip">{escape(label)}</span>' for label in labels(view, lang)]
     reasons = "".join(f"<br>{escape(reason)}" for reason in why_nothing(view, spans, lang))
+    if not inside:
+        reasons = f"<br>{reasons_of.line(view, budget, rules, lang)}{reasons}"
     return f'<p class="ta-timing">{escape(say("talk.measured", lang, **whole))} {"".join(chips)}{reasons}</p>'
 
 
@@ -150,12 +158,19 @@ def figures(turns: Sequence[TurnView], budget: Budget, lang: str) -> str:
 
 def health(snapshot: Snapshot, lang: str) -> str:
     """Gaps, false starts, drafts and the load of the machine."""
-    load = snapshot.load
+    load, drafts = snapshot.load, snapshot.drafts
+    asked = sum(Mark.SPEECH_END in t.timeline.marks for t in snapshot.turns)
+    share = f"{snapshot.draft_hits / drafts:.0%}" if drafts else "–"
+    each = f"{drafts / asked:.1f}" if asked else "–"
     return _tiles(
         [
             (say("health.underruns", lang), str(snapshot.underruns)),
             (say("health.false", lang), str(snapshot.false_starts)),
-            (say("health.drafts", lang), f"{snapshot.drafts_dropped} / {snapshot.drafts}"),
+            (say("health.drafts", lang), f"{snapshot.drafts_dropped} / {drafts}"),
+            (say("health.each", lang), each),
+            (say("health.hits", lang), share),
+            (say("health.tokens", lang), str(snapshot.wasted_tokens)),
+            (say("health.wasted", lang), f"{snapshot.wasted_cpu_s:.1f} s"),
             (say("health.cpu", lang), f"{load.cpu_share:.0%}"),
             (say("health.rss", lang), f"{load.rss_mb:.0f} MB"),
             (say("health.late", lang), f"{load.late_slots} / {load.slots}"),

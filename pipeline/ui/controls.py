@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from pipeline.blame import Rules
 from pipeline.errors import TurnaroundError
 from pipeline.settings import Settings, Tunable, tunables
 from pipeline.timeline import Budget
@@ -32,6 +33,11 @@ def budget(settings: Settings) -> Budget:
     """The budget on screen; its total is the sum of its parts."""
     parts = (float(settings.budget_listen_ms), float(settings.budget_think_ms), float(settings.budget_speak_ms))
     return Budget(*parts, total=sum(parts))
+
+
+def rules(settings: Settings) -> Rules:
+    """What blame may expect of a turn under these settings."""
+    return Rules(float(settings.endpoint_floor_ms), openers=settings.openers)
 
 
 def key_of(name: str) -> str:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from pipeline.events import TurnView
 from pipeline.timeline import Budget, Spans
-from pipeline.ui import bubbles, charts, controls, export, live
+from pipeline.ui import bubbles, charts, controls, export, live, reasons
 from pipeline.ui.resources import Visit, all_turns
 from pipeline.ui.words import say
 
@@ -37,6 +37,8 @@ def page(visit: Visit, lang: str) -> None:
         _every_turn(turns, budget, lang)
     with right:
         _one_turn(turns, known, budget, lang)
+        st.markdown(f"**{say('blame.heading', lang)}**", help=say("blame.about", lang))
+        st.html(reasons.ranked(turns, budget, controls.rules(controls.current()), lang))
         _distribution(turns, budget, lang)
     _trend(turns, budget, lang)
     _table(turns, budget, lang)
@@ -70,6 +72,8 @@ def _one_turn(turns: tuple[TurnView, ...], known: list[tuple[TurnView, Spans]], 
         f"one-{turn.number}", turns, budget, lang, lambda: charts.staircase(turn, spans, budget, lang, live.theme())
     )
     st.plotly_chart(made, key="one-figure", config=charts.CONFIG, alt=say("fig.alt-waterfall", lang))
+    if why := reasons.line(turn, budget, controls.rules(controls.current()), lang):
+        st.html(why)
     for line in [*charts.labels(turn, lang), *charts.why_nothing(turn, spans, lang)]:
         st.text(f"· {line}")
 

@@ -68,12 +68,13 @@ def call_status(visit: Visit, phase: str, lang: str) -> None:
 def conversation(visit: Visit, lang: str) -> None:
     """What is said, and where the milliseconds went."""
     snapshot = visit.session.snapshot()
-    turns, budget = all_turns(snapshot), controls.budget(controls.current())
+    settings = controls.current()
+    turns, budget, rules = all_turns(snapshot), controls.budget(settings), controls.rules(settings)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         st.subheader(say("talk.heading", lang), anchor=False)
         with st.container(height=TALK_HEIGHT, border=True, key="talk", autoscroll=True):
-            st.html(bubbles.conversation(turns, budget, lang, snapshot.connected))
+            st.html(bubbles.conversation(turns, budget, lang, snapshot.connected, rules))
         st.html(bubbles.notices(snapshot.notices, snapshot.at, lang))
     with right:
         st.subheader(say("fig.heading", lang), anchor=False)
@@ -97,5 +98,5 @@ def _waterfall(turns: tuple[TurnView, ...], budget: Budget, lang: str) -> None:
 def explain_figures(lang: str) -> None:
     """The meaning of the figures, in a fold outside of the polling part, so that it stays as the visitor left it."""
     with st.expander(say("health.help", lang)):
-        for key in ("underruns", "false", "drafts", "cpu", "late", "dropped"):
+        for key in ("underruns", "false", "drafts", "each", "hits", "tokens", "wasted", "cpu", "late", "dropped"):
             st.text(f"{say(f'health.{key}', lang)}: {say(f'health.{key}-help', lang)}")

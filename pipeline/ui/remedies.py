@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.blame import Reason
 from pipeline.errors import Code
 from pipeline.events import NoticeCode
 
@@ -157,6 +158,52 @@ _NOTICES: dict[NoticeCode, tuple[Advice, Advice]] = {
 }
 
 
+_REASONS: dict[Reason, tuple[Advice, Advice]] = {
+    Reason.COLD: (
+        Advice("The session was still getting ready.", "The next turn will be faster."),
+        Advice("会话还在预热。", "下一轮会更快。"),
+    ),
+    Reason.SLOW_ENDPOINT: (
+        Advice("It waited to be sure that you had finished.", "Lower the two waits under “Listening”."),
+        Advice("为确认您已说完而等待。", "可在“听”一栏调低两个等待时间。"),
+    ),
+    Reason.WITNESS_LATE: (
+        Advice("The verdict whether you had finished came late.", "Close other programs, or use more threads."),
+        Advice("判断是否说完的结果来晚了。", "请关闭其他程序，或增加推理线程。"),
+    ),
+    Reason.ASR_SLOW: (
+        Advice("Speech recognition was slow.", "Speak in shorter sentences, or choose a faster engine."),
+        Advice("语音识别偏慢。", "请把句子说短一些，或换用更快的识别引擎。"),
+    ),
+    Reason.CACHE_MISS: (
+        Advice(
+            "No prepared first words fitted, so they had to be made.", "Nothing is wrong; keep openers switched on."
+        ),
+        Advice("没有合适的备好开头语，只能现做。", "无需处理；请保持“备好的开头语”开启。"),
+    ),
+    Reason.DRAFT_DROPPED: (
+        Advice("A draft was dropped because you went on, and none took its place.", "Raise the pause before a draft."),
+        Advice("您继续说话，草稿作废，来不及重新起草。", "可调高“起草前的停顿”。"),
+    ),
+    Reason.LLM_SLOW: (
+        Advice("The language model was slow.", "Fewer words in the first phrase, or another model, are faster."),
+        Advice("语言模型偏慢。", "可减少首个短语的词数，或换用更快的模型。"),
+    ),
+    Reason.TTS_SLOW: (
+        Advice("The voice was slow.", "Fewer words in the first phrase, or another voice, are faster."),
+        Advice("语音合成偏慢。", "可减少首个短语的词数，或换用更快的合成引擎。"),
+    ),
+    Reason.QUEUE_WAIT: (
+        Advice("Its work had to wait behind other work.", "Refresh the live transcript less often."),
+        Advice("前面的任务没做完，一直在排队。", "可调大实时转写的刷新间隔。"),
+    ),
+    Reason.CPU_STOLEN: (
+        Advice("Something else used the processor.", "Close other programs, or use fewer threads."),
+        Advice("处理器被其他任务占用。", "请关闭其他程序，或减少推理线程。"),
+    ),
+}
+
+
 def _pick(pair: tuple[Advice, Advice], lang: str) -> Advice:
     return pair[1] if lang == "zh" else pair[0]
 
@@ -169,6 +216,11 @@ def of_error(code: Code, lang: str) -> Advice:
 def of_notice(code: NoticeCode, lang: str) -> Advice:
     """What happened and what to do, for a notice."""
     return _pick(_NOTICES[code], lang)
+
+
+def of_reason(reason: Reason, lang: str) -> Advice:
+    """Why a turn was slow and what to do about it."""
+    return _pick(_REASONS[reason], lang)
 
 
 def tables() -> Mapping[str, Mapping[Code, tuple[Advice, Advice]] | Mapping[NoticeCode, tuple[Advice, Advice]]]:

@@ -116,6 +116,12 @@ _TEXT: dict[str, tuple[str, str]] = {
     "label.cached": ("cache hit", "命中缓存"),
     "label.within": ("inside the budget", "达标"),
     "label.over": ("over the budget", "超时"),
+    # -- why a turn was over the budget
+    "blame.heading": ("Why turns were slow", "超时原因"),
+    "blame.about": ("Turns over the budget, by reason.", "超出预算的轮次，按原因统计。"),
+    "blame.line": ("{ms} ms over, mostly in {stage}:", "超出 {ms} 毫秒，主要在“{stage}”："),
+    "blame.turns": ("· {n} turns", "· {n} 轮"),
+    "blame.none": ("No turn was over the budget.", "没有超出预算的轮次。"),
     # -- why a span is nothing
     "why.think-draft": (
         "think is 0: the reply was drafted while you paused, and waited for you to finish",
@@ -170,6 +176,17 @@ _TEXT: dict[str, tuple[str, str]] = {
     "health.drafts-help": (
         "Replies begun early and dropped because the caller went on, of all drafts.",
         "提前起草但因对方继续说话而作废的回复，占全部草稿。",
+    ),
+    "health.each": ("Drafts a turn", "每轮草稿"),
+    "health.each-help": ("Replies begun before you had finished, per turn.", "平均每轮在您说完前起草几次。"),
+    "health.hits": ("Draft hits", "草稿命中"),
+    "health.hits-help": ("Drafts that became the reply, of all drafts.", "最终用上的草稿，占全部草稿。"),
+    "health.tokens": ("Wasted tokens", "浪费词元"),
+    "health.tokens-help": ("Tokens of the drafts that were dropped.", "作废草稿的词元数。"),
+    "health.wasted": ("Wasted CPU", "浪费 CPU"),
+    "health.wasted-help": (
+        "An estimate: how long the language model and the voice were busy with drafts that were dropped.",
+        "估算值：语言模型与语音合成为作废草稿工作的时长。",
     ),
     "health.cpu": ("CPU", "CPU 占用"),
     "health.cpu-help": (
