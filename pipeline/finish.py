@@ -16,6 +16,7 @@ BIAS = 1.7  # a whole sentence may well be continued: P(end) of 0.15 is already 
 LOWEST, HIGHEST = -4.0, 3.0  # no single witness is believed beyond these log-odds
 NUMBER_DOUBT = 0.7  # digits may go on
 STATEMENT_DOUBT = 3.0  # who tells something often has more to tell; who asks has asked
+ANSWER_BONUS = 2.0  # "yes" may be followed by anything, so no model expects an end there; mostly it is one
 STATEMENT_WORDS = 3  # shorter is an answer ("yes", "the blue one")
 UNKNOWN_SOUND = 0.5
 ALONE = 0.7
@@ -24,6 +25,10 @@ FILLERS = frozenset(
     "um uh er erm hmm mm well so and but or like 嗯 呃 那个 这个 就是 然后 还有 但是 因为 所以 如果".split()
 )
 GREETINGS = frozenset(["hello", "hi", "hey", "good morning", "good afternoon", "good evening", "你好", "您好", "喂"])
+ANSWERS = frozenset(
+    ["yes", "yeah", "no", "nope", "okay", "ok", "sure", "right", "correct", "exactly", "of course", "not yet", "never"]
+    + "是的 是 对 对的 不是 不 没有 好的 好 可以 行 不用".split()
+)
 # How English asks, and what in either language makes a question, a request or a farewell of it.
 _ASKING = frozenset(
     "what when where who whose which why how is are was were do does did can could may might will would shall should"
@@ -59,6 +64,8 @@ def finished(sound: float | None, text: float | None, said: str, more_to_come: b
         odds -= NUMBER_DOUBT
     elif is_statement(said):
         odds -= STATEMENT_DOUBT
+    elif " ".join(_WORDS.findall(said.lower())) in ANSWERS:
+        odds += ANSWER_BONUS
     return 1.0 / (1.0 + math.exp(-odds))
 
 

@@ -68,3 +68,8 @@ def test_numbers_leave_a_doubt():
         True, True, True, False, False,
     ]  # fmt: skip
     assert finished(0.9, 0.3, "four five") < finished(0.9, 0.3, "a hat")
+
+
+def test_a_short_answer_is_whole_whatever_could_follow():
+    assert finished(0.6, 0.18, "Yes,") > 0.85
+    assert finished(0.6, 0.18, "Yes, and") < 0.3
