@@ -1,5 +1,7 @@
-"""Every turn of this visit: waterfalls, the spread of each stage, the trend, all figures to look at and to keep."""
+"""Where the milliseconds of this visit went. The entry script has made the session ready."""
 
-from pipeline.ui import frame, latency
+from pipeline.ui import frame, latency, trades
 
-latency.page(frame.this_visit(), frame.language())
+lang = frame.language()
+latency.page(frame.this_visit(), lang)
+trades.section(lang, frame.apply)

@@ -1,4 +1,4 @@
-"""`python -m pipeline COMMAND`: the bench, the doctor and the table of settings."""
+"""`python -m pipeline COMMAND`: the bench, the sweep, the doctor and the table of settings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from pipeline.settings import settings_table
 
 def _bench(args: list[str]) -> int:
     from pipeline.bench.cli import main
+
+    return main(args)
+
+
+def _sweep(args: list[str]) -> int:
+    from pipeline.bench.sweep import main
 
     return main(args)
 
@@ -32,6 +38,7 @@ def _settings(args: list[str]) -> int:
 
 COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "bench": (_bench, "recorded callers through a session, in real time: a table and a JSON report"),
+    "sweep": (_sweep, "the bench over a grid of settings: false cut-ins against latency, on one chart"),
     "doctor": (_doctor, "what is wrong with this machine or installation, with a remedy for each"),
     "settings": (_settings, "the table of settings, as README has it"),
 }

@@ -20,7 +20,7 @@ CORE = {
     f"pipeline.{name}"
     for name in (
         "clock errors turn timeline events ports settings endpoint phrases playout stage ring audio recall scenario "
-        "exchange listen work watch facts blame ledger"
+        "exchange listen work watch facts blame ledger trade"
     ).split()
 }
 OUTER = ("pipeline.ui", "pipeline.transport", "pipeline.bench", "pipeline.browser", "pipeline.doctor")

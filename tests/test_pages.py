@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from pipeline.errors import Code, EngineError, TurnaroundError
 from pipeline.events import State
 from pipeline.settings import Settings, tunables
 from pipeline.transport.install import Installed
-from pipeline.ui import controls, frame, live, resources, webrtc
+from pipeline.ui import controls, frame, live, resources, trades, webrtc
 from pipeline.ui.switchboard import Microphone, SampleCall, as_heard, as_wav
 from pipeline.ui.visitors import GONE_S, IDLE_S, Visitors
 from pipeline.ui.words import say
@@ -326,6 +327,68 @@ def test_moving_between_pages_keeps_session_and_call(stand: Stand) -> None:
     assert not stand.sessions[0].closed
     assert len({c["key"] for c in stand.calls}) == 1
     assert all(c["session"] is stand.calls[0]["session"] for c in stand.calls)
+
+
+# -- the trade
+
+
+SWEEP = {
+    "points": [
+        {"name": name, "changes": changes, "serial": name == "serial", "default": name == "default",
+         "summary": {"turns": 40, "total_ms": {"p50": p50, "p95": 2 * p50, "p99": 3 * p50}, "false_cut_in_rate": cut}}
+        for name, changes, p50, cut in (
+            ("default", {}, 210.0, 0.05), ("quick", {"endpoint_floor_ms": 80, "draft_after_ms": 40}, 160.0, 0.12),
+            ("serial", {}, 900.0, 0.05), ("odd", {"endpoint_floor_ms": 990, "endpoint_ceiling_ms": 200}, 300.0, 0.2),
+        )
+    ]
+}  # fmt: skip
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(trades, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(trades, "SHIPPED", tmp_path / "sweep.json")
+    (tmp_path / "runs").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_without_a_sweep_the_page_says_how_to_get_one(stand: Stand, runs: Path, lang: str) -> None:
+    assert say("trade.empty", lang) in [i.value for i in latency(lang).info]
+
+
+def test_a_point_of_the_trade_is_applied_like_sliders(stand: Stand, runs: Path) -> None:
+    (runs / "sweep.json").write_text(json.dumps(SWEEP))
+    at = latency()
+    assert len(at.get("plotly_chart")) == 1
+    at.selectbox(key="trade.point").set_value("quick").run()
+    at.button(key="trade.use").click().run()
+    assert not at.exception
+    assert [s.endpoint_floor_ms for s in stand.sessions[0].applied] == [80]
+    assert at.slider(key="set.endpoint_floor_ms").value == 80
+    assert say("trade.used", "en", name="quick") in [c.value for c in at.caption]
+    assert len(stand.sessions) == 1
+
+
+def test_a_point_that_does_not_fit_or_is_no_setting_changes_nothing(stand: Stand, runs: Path) -> None:
+    (runs / "sweep.json").write_text(json.dumps(SWEEP))
+    at = latency()
+    at.selectbox(key="trade.point").set_value("serial").run()
+    assert at.button(key="trade.use").disabled
+    at.selectbox(key="trade.point").set_value("odd").run()
+    at.button(key="trade.use").click().run()
+    assert not at.exception
+    assert stand.sessions[0].applied == []
+    assert say("set.floor-ceiling", "en") in [t.value for t in at.text]
+
+
+def test_another_file_can_be_chosen_and_a_bad_one_is_said_in_words(stand: Stand, runs: Path) -> None:
+    (runs / "sweep.json").write_text(json.dumps(SWEEP))
+    (runs / "runs" / "bench.json").write_text('{"turns": []}')
+    at = latency()
+    at.selectbox(key="trade.file").set_value(runs / "runs" / "bench.json").run()
+    assert not at.exception
+    assert say("trade.bad", "en") in [w.value for w in at.warning]
 
 
 def test_a_server_whose_first_request_is_for_a_page_begins_with_the_entry_script(

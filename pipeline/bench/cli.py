@@ -45,8 +45,8 @@ def parser() -> argparse.ArgumentParser:
         "--callers", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="folder of clips with a manifest.json"
     )
     out.add_argument("--lang", default="en", help="only the callers of this language, or 'all' (default %(default)s)")
-    out.add_argument("--limit", type=_count, metavar="N", help="only the first N callers")
-    out.add_argument("--repeat", type=_count, default=1, metavar="K", help="go through the callers K times")
+    out.add_argument("--limit", type=count, metavar="N", help="only the first N callers")
+    out.add_argument("--repeat", type=count, default=1, metavar="K", help="go through the callers K times")
     out.add_argument(
         "--mode",
         choices=("pipelined", "serial"),
@@ -59,12 +59,12 @@ def parser() -> argparse.ArgumentParser:
         default="session",
         help="browser: headless Chromium's microphone and loudspeaker, mouth to ear (default %(default)s)",
     )
-    out.add_argument("--beeps", type=_count, metavar="N", help="measure the transport alone, with N beeps in Chromium")
+    out.add_argument("--beeps", type=count, metavar="N", help="measure the transport alone, with N beeps in Chromium")
     out.add_argument("--json", default="", metavar="FILE", help="write the report there; - is stdout")
     return out
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
@@ -77,7 +77,7 @@ def main(args: list[str]) -> int:
     try:
         settings = given_settings(given)
         if given.json not in ("", "-"):
-            _writable(Path(given.json))
+            writable(Path(given.json))
         if given.beeps:
             return _beeps(given, settings)
         lang = None if given.lang == ALL else given.lang
@@ -95,7 +95,7 @@ def main(args: list[str]) -> int:
         return FAILED
 
 
-def _writable(path: Path) -> None:
+def writable(path: Path) -> None:
     """Find out now, not after minutes of measuring. OSError when the report cannot be written there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.open("a", encoding="utf-8").close()

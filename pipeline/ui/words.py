@@ -116,6 +116,52 @@ _TEXT: dict[str, tuple[str, str]] = {
     "label.cached": ("cache hit", "命中缓存"),
     "label.within": ("inside the budget", "达标"),
     "label.over": ("over the budget", "超时"),
+    # -- the trade between speed and interruptions
+    "trade.heading": ("Speed against interruptions", "快慢与打断的取舍"),
+    "trade.about": (
+        "Each point is one setting, measured on recorded callers. Lower left is better: faster, and fewer callers cut "
+        "off in a pause.",
+        "每个点是一组设置，用来电录音实测。越靠左下越好：更快，也更少在停顿处误打断。",
+    ),
+    "trade.empty": (
+        "No sweep has been measured yet. Run `python -m pipeline sweep --over endpoint_floor_ms=80,120,200,400 "
+        "--compare --json runs/sweep.json`, then choose the file here.",
+        "还没有扫描数据。请运行 `python -m pipeline sweep --over endpoint_floor_ms=80,120,200,400 --compare "
+        "--json runs/sweep.json`，再回到这里选择文件。",
+    ),
+    "trade.file": ("Sweep", "数据文件"),
+    "trade.bad": (
+        "This file cannot be shown: it is not the JSON of a sweep.",
+        "无法显示：这不是扫描生成的 JSON 文件。",
+    ),
+    "trade.front": ("Pareto front", "帕累托前沿"),
+    "trade.default": ("default", "默认设置"),
+    "trade.serial": ("serial", "串行"),
+    "trade.pipelined": ("pipelined", "流水线"),
+    "trade.x": ("milliseconds from last sound to first sound", "话音结束到首个声音的毫秒数"),
+    "trade.y": ("callers cut in upon", "误打断率"),
+    "trade.alt": (
+        "False cut-ins against latency, one point a setting, with the Pareto front.",
+        "误打断率与时延的对照，每个点是一组设置，并标出帕累托前沿。",
+    ),
+    "trade.on-front": (
+        "The default answers after {p50} ms (p50) and cuts in upon {cut} of the callers, over {n} turns: no measured "
+        "setting is faster without cutting in more.",
+        "默认设置的 p50 为 {p50} 毫秒，误打断率 {cut}（{n} 轮）：没有哪组设置能在不多打断的前提下更快。",
+    ),
+    "trade.beaten": (
+        "The default answers after {p50} ms (p50) and cuts in upon {cut} of the callers, over {n} turns; on these "
+        "callers “{name}” was at least as good in both.",
+        "默认设置的 p50 为 {p50} 毫秒，误打断率 {cut}（{n} 轮）；在这批来电上，“{name}”两方面都不逊色。",
+    ),
+    "trade.label": ("{name}: {p50} ms, {cut} cut in upon", "{name}：{p50} 毫秒，误打断 {cut}"),
+    "trade.point": ("Point", "选择一个点"),
+    "trade.use": ("Use this point", "采用这组设置"),
+    "trade.used": ("In use now: {name}", "已采用：{name}"),
+    "trade.serial-only": (
+        "The serial order is measured for comparison; a running conversation cannot switch to it.",
+        "串行方式仅供对比，正在进行的会话无法切换。",
+    ),
     # -- why a turn was over the budget
     "blame.heading": ("Why turns were slow", "超时原因"),
     "blame.about": ("Turns over the budget, by reason.", "超出预算的轮次，按原因统计。"),
