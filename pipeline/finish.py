@@ -26,7 +26,8 @@ FILLERS = frozenset(
 )
 GREETINGS = frozenset(["hello", "hi", "hey", "good morning", "good afternoon", "good evening", "你好", "您好", "喂"])
 ANSWERS = frozenset(
-    "yes yeah no nope okay ok sure right correct exactly never 是的 是 对 对的 不是 不 没有 好的 好 可以 行 不用".split()
+    "yes yeah no nope okay ok sure right correct exactly never"
+    " 是的 是 对 对的 不是 不 没有 好的 好 可以 行 不用".split()
 )
 # How English asks, and what in either language makes a question, a request or a farewell of it.
 _ASKING = frozenset(
