@@ -1,4 +1,4 @@
-"""Where the milliseconds of this visit went. The entry script has made the session ready."""
+"""Every turn of this visit: waterfalls, reasons, spread, trend and all figures; then the trade as a sweep found it."""
 
 from pipeline.ui import frame, latency, trades
 
