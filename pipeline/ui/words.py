@@ -166,7 +166,7 @@ _TEXT: dict[str, tuple[str, str]] = {
     "blame.heading": ("Why turns were slow", "超时原因"),
     "blame.about": ("Turns over the budget, by reason.", "超出预算的轮次，按原因统计。"),
     "blame.line": ("{ms} ms over, mostly in {stage}:", "超出 {ms} 毫秒，主要在“{stage}”："),
-    "blame.turns": ("· {n} turns", "· {n} 轮"),
+    "blame.turns": ("· turns: {n}", "· {n} 轮"),
     "blame.none": ("No turn was over the budget.", "没有超出预算的轮次。"),
     # -- why a span is nothing
     "why.think-draft": (
