@@ -1,8 +1,12 @@
 """One model; everything else is generated from it."""
 
+from pathlib import Path
+
 import pytest
 
 from pipeline.settings import Settings, parse_set, settings_table, tunables
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_every_setting_has_unit_help_and_a_default_within_its_bounds():
@@ -46,3 +50,8 @@ def test_the_table_names_every_setting():
     for lang in ("en", "zh"):
         table = settings_table(lang)
         assert all(f"`{t.name}`" in table for t in tunables())
+
+
+@pytest.mark.parametrize(("file", "lang"), [("README.md", "en"), ("README.zh-CN.md", "zh")])
+def test_the_readme_has_the_table_as_it_is(file, lang):
+    assert settings_table(lang) in (ROOT / file).read_text(encoding="utf-8")
