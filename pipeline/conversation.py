@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from pipeline import work
+from pipeline.chronicle import Chronicle
 from pipeline.clock import Clock
 from pipeline.errors import Code
 from pipeline.events import (
@@ -19,7 +20,6 @@ from pipeline.events import (
     DraftStarted,
     Endpointed,
     Event,
-    Notice,
     NoticeCode,
     Partial,
     Released,
@@ -41,9 +41,7 @@ from pipeline.timeline import Mark, Timeline
 from pipeline.turn import Floor, Tag
 
 KEPT_TURNS = 500
-KEPT_EVENTS = 20_000
 KEPT_MESSAGES = 20
-KEPT_NOTICES = 10
 NO_WORDS_YET = 0.0  # P(finished) of a sound without words: perhaps they come
 VAD_FAILURE_REST_S = 10.0  # a broken VAD fails one turn in this time, not one a chunk
 
@@ -80,9 +78,8 @@ class Conversation:
         self._current: Exchange | None = None
         self._ended: deque[TurnView] = deque(maxlen=KEPT_TURNS)
         self.history: deque[Message] = deque(maxlen=KEPT_MESSAGES)
-        self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
-        self._event_count = 0
-        self._notices: deque[Notice] = deque(maxlen=KEPT_NOTICES)
+        self._chronicle = Chronicle(clock)
+        self._tell = self._chronicle.tell
         self._false_starts = 0
         self._ledger = Ledger()
         self.unready: set[str] = set()  # what the session is still preparing
@@ -222,7 +219,7 @@ class Conversation:
 
     def _commit(self, exchange: Exchange) -> None:
         """Endpoint and transcript are there: open the gate, and begin the reply if no draft did."""
-        if not exchange.heard:
+        if not exchange.said:
             self.fail(exchange.tag, Code.NOTHING_HEARD, "sound, but no words in it")
             return
         self._tell(Utterance(exchange.tag, exchange.heard, self._clock.now()))
@@ -401,7 +398,7 @@ class Conversation:
     def _end(self, exchange: Exchange) -> None:
         self._ended.append(exchange.view())
         # A turn without an answer is no example to the model.
-        if exchange.heard and exchange.remembered:
+        if exchange.said and exchange.remembered:
             self.history.append(Message(Role.USER, exchange.said))
             self.history.append(Message(Role.ASSISTANT, exchange.remembered))
         self._asks.ended()
@@ -412,18 +409,11 @@ class Conversation:
 
     def notice(self, code: NoticeCode) -> None:
         with self.floor.lock:
-            notice = Notice(code, self._clock.now())
-            self._notices.append(notice)
-            self._tell(notice)
-
-    def _tell(self, event: Event) -> None:
-        self._events.append(event)
-        self._event_count += 1
+            self._chronicle.notice(code)
 
     def events(self, since: int) -> tuple[list[Event], int]:
         with self.floor.lock:
-            first = self._event_count - len(self._events)
-            return list(self._events)[max(since - first, 0) :], self._event_count
+            return self._chronicle.since(since)
 
     def fill(self, snapshot: Snapshot) -> Snapshot:
         """`snapshot` with everything that is known here."""
@@ -431,7 +421,7 @@ class Conversation:
             live = () if self._current is None or self._current.ended else (self._current.view(),)
             return replace(
                 snapshot,
-                version=self._event_count,
+                version=self._chronicle.count,
                 turns=(*self._ended, *live),
                 underruns=self._playout.underruns,
                 false_starts=self._false_starts,
@@ -440,7 +430,7 @@ class Conversation:
                 draft_hits=self._ledger.hits,
                 wasted_tokens=self._ledger.wasted_tokens,
                 wasted_cpu_s=round(self._ledger.wasted_s, 3),
-                notices=tuple(self._notices),
+                notices=self._chronicle.notices,
             )
 
 

@@ -85,7 +85,10 @@ def test_a_reply_nobody_heard_has_no_latency(call: page.Heard) -> None:
 
 
 def test_the_turn_log_survives_the_way_to_the_bench() -> None:
-    turns = (replace(_turn(1, T0, heard="你好"), cold=True, drafts=2, wasted_s=0.5, late_slots=3), _turn(2, T0 + 5, State.FAILED))
+    turns = (
+        replace(_turn(1, T0, heard="你好"), cold=True, drafts=2, wasted_s=0.5, late_slots=3),
+        _turn(2, T0 + 5, State.FAILED),
+    )
     read, underruns = page.read_turns("\n".join(as_line(t, n) for n, t in enumerate(turns)) + "\n")
     assert underruns == (0, 1)
     assert [replace(t, spans=None) for t in read] == list(turns)

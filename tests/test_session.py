@@ -212,6 +212,16 @@ def test_a_wrong_cut_in_is_continued_as_one_utterance():
         assert [t.heard for t in call.turns] == ["The jacket is fine.", "But the zip is broken."]
 
 
+def test_a_noise_after_a_cut_in_does_not_lose_the_question():
+    with Call(asr=ScriptedAsr(["Where is my order?", ""])) as call:
+        call.ask()
+        call.say(0.3)  # a cough: the reply stops before anything of it was heard
+        call.quiet(1.5)
+        call.listen(3.0)
+        assert [t.state for t in call.turns] == [State.INTERRUPTED, State.ANSWERED]
+        assert call.engines.llm.asked[-1][-1].text.startswith("Where is my order?")
+
+
 def test_with_barge_in_off_the_reply_is_heard_out():
     with Call(Settings(barge_in=False)) as call:
         reached(State.SPEAKING, call)

@@ -74,21 +74,30 @@ def count(text: str) -> int:
 def main(args: list[str]) -> int:
     """Exit code: 0 when every turn was answered, 1 when something failed, 2 for a command line that makes no sense."""
     given = parser().parse_args(args)
+    return excused(lambda: _measure(given), given.json)
+
+
+def _measure(given: argparse.Namespace) -> int:
+    settings = given_settings(given)
+    if given.json not in ("", "-"):
+        writable(Path(given.json))
+    if given.beeps:
+        return _beeps(given, settings)
+    lang = None if given.lang == ALL else given.lang
+    callers = read_callers(given.callers, lang, given.limit)
+    plan = Plan(callers, settings, given.repeat, given.mode == "serial", given.json)
+    return _through_browser(plan) if given.through == "browser" else run(plan, _sessions(plan))
+
+
+def excused(measure: Callable[[], int], report: str) -> int:
+    """Run `measure`; what goes wrong becomes words and an exit code. `report` is the file it was to write."""
     try:
-        settings = given_settings(given)
-        if given.json not in ("", "-"):
-            writable(Path(given.json))
-        if given.beeps:
-            return _beeps(given, settings)
-        lang = None if given.lang == ALL else given.lang
-        callers = read_callers(given.callers, lang, given.limit)
-        plan = Plan(callers, settings, given.repeat, given.mode == "serial", given.json)
-        return _through_browser(plan) if given.through == "browser" else run(plan, _sessions(plan))
+        return measure()
     except (BadCallers, ValueError) as error:
         complain(str(error))
         return USAGE
     except OSError as error:
-        complain(f"{error.filename or given.json}: {error.strerror}")
+        complain(f"{error.filename or report}: {error.strerror}")
         return USAGE
     except TurnaroundError as error:
         complain(error.what, error.remedy)

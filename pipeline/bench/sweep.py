@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import trade
-from pipeline.bench.callers import DEFAULT_FOLDER, BadCallers, Caller, read_callers
-from pipeline.bench.cli import ALL, FAILED, USAGE, budget_of, count, publish, rules_of, writable
+from pipeline.bench.callers import DEFAULT_FOLDER, Caller, read_callers
+from pipeline.bench.cli import ALL, FAILED, budget_of, count, excused, publish, rules_of, writable
 from pipeline.bench.environment import environment, load
 from pipeline.bench.report import summary
 from pipeline.bench.run import Cashier, Visit, ask_all
 from pipeline.cli import complain, given_settings, parser_with_set
-from pipeline.errors import TurnaroundError
 from pipeline.settings import Settings
 
 Opening = Callable[[trade.Plan], Visit]
@@ -49,23 +48,17 @@ def parser() -> argparse.ArgumentParser:
 def main(args: list[str]) -> int:
     """Exit code: 0 when every turn was answered, 1 when something failed, 2 for a command line that makes no sense."""
     given = parser().parse_args(args)
-    try:
-        settings = given_settings(given)
-        plans = trade.grid(trade.axes(given.over), given.set, given.compare)
-        for path in (given.json.removeprefix("-"), given.html):
-            if path:
-                writable(Path(path))
-        callers = read_callers(given.callers, None if given.lang == ALL else given.lang, given.limit)
-        return sweep(plans, callers, given.repeat, sessions(settings), given.json, given.html)
-    except (BadCallers, ValueError) as error:
-        complain(str(error))
-        return USAGE
-    except OSError as error:
-        complain(f"{error.filename or given.json}: {error.strerror}")
-        return USAGE
-    except TurnaroundError as error:
-        complain(error.what, error.remedy)
-        return FAILED
+    return excused(lambda: _measure(given), given.json)
+
+
+def _measure(given: argparse.Namespace) -> int:
+    settings = given_settings(given)
+    plans = trade.grid(trade.axes(given.over), given.set, given.compare)
+    for path in (given.json.removeprefix("-"), given.html):
+        if path:
+            writable(Path(path))
+    callers = read_callers(given.callers, None if given.lang == ALL else given.lang, given.limit)
+    return sweep(plans, callers, given.repeat, sessions(settings), given.json, given.html)
 
 
 def sessions(settings: Settings) -> Opening:
