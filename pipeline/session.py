@@ -61,6 +61,7 @@ class Session:
         self._scales = work.Scales(engines.llm)
         self._meter = Meter(self.clock)
         self._make_stages()
+        self._looked_at = self.clock.now()
         self._watchdog = Watchdog(self.clock, self._look)
 
     def _make_stages(self) -> None:
@@ -335,6 +336,11 @@ class Session:
         """The watchdog's look: a stage without a sign of life for too long loses its turn and its thread."""
         self._meter.tick()
         settings, now = self._settings, self.clock.now()
+        asleep, self._looked_at = now - self._looked_at > ASLEEP_S, now
+        if asleep:
+            for stage in self._stages:
+                stage.excuse()
+            return
         limits = {
             self._listen: (VAD_TIMEOUT_S, Code.VAD_FAILED),
             self._recognise: (settings.asr_timeout_s, Code.ASR_TIMEOUT),
@@ -363,6 +369,7 @@ class Session:
 
 
 VAD_TIMEOUT_S = 2.0
+ASLEEP_S = 1.5  # a watchdog that did not run for so long was not alone in that: a stopped process, a closed lid
 JUDGE_TIMEOUT_S = 2.0
 
 

@@ -120,6 +120,12 @@ class Stage(Generic[In, Out]):
         busy = self._busy
         return None if busy is None else (busy[0], now - busy[1])
 
+    def excuse(self) -> None:
+        """Count from now: the whole process stood still, and nobody could give a sign of life."""
+        busy = self._busy
+        if busy is not None:
+            self._busy = (busy[0], self._clock.now())
+
     def alive(self) -> None:
         """A sign of life from within the work (it waits for somebody else)."""
         if self._busy is not None and threading.current_thread() is self._thread:

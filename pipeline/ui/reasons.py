@@ -26,7 +26,7 @@ def line(view: TurnView, budget: Budget, rules: Rules, lang: str) -> str:
     advice = of_reason(found.reason, lang)
     stage = say(f"fig.{found.stage}", lang)
     head = say("blame.line", lang, stage=stage, ms=f"{found.over_ms:.0f}")
-    return f'<span class="ta-note">{escape(head)} <b>{escape(advice.what)}</b> {escape(advice.do)}</span>'
+    return f'<span class="ta-why">{escape(head)} <b>{escape(advice.what)}</b> {escape(advice.do)}</span>'
 
 
 def ranked(turns: Sequence[TurnView], budget: Budget, rules: Rules, lang: str) -> str:
