@@ -421,7 +421,10 @@ def test_a_caller_in_another_language_is_announced(stand: Stand) -> None:
     assert any("Mandarin" in w.value for w in at.warning)
 
 
-def test_a_sample_call_goes_through_the_session_and_is_heard_in_the_page(stand: Stand) -> None:
+def test_a_sample_call_goes_through_the_session_and_is_heard_in_the_page(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.ui.switchboard.SETTLE_S", 0.2)
     at = visit()
     session = stand.sessions[0]
     session.voice = np.full(4800, 900, np.int16)
@@ -431,7 +434,7 @@ def test_a_sample_call_goes_through_the_session_and_is_heard_in_the_page(stand: 
     assert say("sample.running", "en") in [i.value for i in at.info]
     session.turns = (turn(1),)
     clip_s = len(call._clip) / 16_000
-    call._loopback.join(clip_s + 1.5)
+    call._loopback.join(clip_s + 0.3)
     for _ in range(10):
         if "sample.call" not in at.session_state:
             break
