@@ -106,15 +106,29 @@ def _own(visit: Visit, lang: str, running: bool) -> None:
         help=say("sample.upload-help", lang, mb=LARGEST_MB),
         max_upload_size=LARGEST_MB,
         key="sample.file",
+        on_change=_forget,
     )
     st.button(
         say("sample.play-own", lang),
         key="sample.play-own",
         icon=":material/play_arrow:",
         disabled=running or file is None,
-        on_click=_play,
-        args=(visit, file.getvalue() if file is not None else b""),
+        on_click=_play_own,
+        args=(visit,),
     )
+
+
+def _forget() -> None:
+    """Another file: what was said of the one before is over."""
+    for key in (_PROBLEM, _HEARD):
+        st.session_state.pop(key, None)
+
+
+def _play_own(visit: Visit) -> None:
+    # Not an argument of the button: that would be the file of the run before, when it is pressed quickly.
+    file = st.session_state.get("sample.file")
+    if file is not None:
+        _play(visit, file.getvalue())
 
 
 def _play(visit: Visit, source: Path | bytes) -> None:
@@ -122,8 +136,7 @@ def _play(visit: Visit, source: Path | bytes) -> None:
     from pipeline.audio import read_clip
 
     state = st.session_state
-    for key in (_PROBLEM, _HEARD):
-        state.pop(key, None)
+    _forget()
     try:
         clip: Samples = read_clip(source)
     except TurnaroundError as error:
