@@ -45,7 +45,7 @@ lint: setup-dev ## style and types
 
 unit: setup-dev ## the tests that need no model and no browser
 	@echo "== unit tests"
-	@$(RUN) -m pytest -n 2 --dist worksteal -m "not engines and not browser" $(ARGS)
+	@$(RUN) -m pytest -n 3 --dist worksteal -m "not engines and not browser" $(ARGS)
 
 engines: setup-dev ## the tests that load the real models
 	@echo "== tests with the real models"
