@@ -13,6 +13,7 @@ from pipeline.ports import CAPTURE_RATE, Samples
 
 SHORTEST_S = 0.1  # nobody says a word in less
 LONGEST_S = 1800.0  # a file that claims more would fill the memory before anybody has heard it
+FULL_SCALE = 0.999  # amplitude from which on a sample counts as clipped
 SILENT_DBFS = -100.0  # the floor of every level shown
 
 
@@ -81,7 +82,7 @@ def clean(samples: Samples) -> tuple[Samples, int]:
 
 def clipped_share(samples: Samples) -> float:
     """Share (0..1) of samples at full scale: above a few per cent the microphone is turned up too far."""
-    return float(np.count_nonzero(np.abs(samples) >= 0.999) / samples.size) if samples.size else 0.0
+    return float(np.count_nonzero(np.abs(samples) >= FULL_SCALE) / samples.size) if samples.size else 0.0
 
 
 def to_int16(samples: Samples) -> npt.NDArray[np.int16]:

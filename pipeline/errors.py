@@ -21,8 +21,6 @@ class Code(StrEnum):
     TTS_TIMEOUT = "tts.timeout"
     TTS_EMPTY = "tts.empty"  # no audio for a speakable phrase
     VAD_FAILED = "vad.failed"
-    QUEUE_FULL = "session.queue-full"
-    SESSION_CLOSED = "session.closed"
     INTERNAL = "session.internal"
     WEIGHTS_MISSING = "weights.missing"
     WEIGHTS_CORRUPT = "weights.corrupt"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pipeline import endpoint
-from pipeline.audio import SILENT_DBFS, clean, dbfs
+from pipeline.audio import FULL_SCALE, SILENT_DBFS, clean, clipped_share, dbfs
 from pipeline.endpoint import FRAME_SAMPLES, Endpointer, Phase, Rule
 from pipeline.events import NoticeCode
 from pipeline.ports import CAPTURE_RATE, Chunk, Samples, Vad
@@ -18,7 +18,6 @@ from pipeline.ring import Capture, Ring
 from pipeline.settings import Settings
 
 PREROLL_S = 0.3  # audio kept from before the detected start: soft first consonants
-CLIPPED = 0.999
 CLIPPED_SHARE = 0.02  # of a chunk's samples; a single full-scale peak is no clipping
 SILENCE_NOTICE_S = 60.0
 
@@ -197,10 +196,9 @@ class Listening:
 def cleaned(samples: Samples) -> tuple[Samples, NoticeCode | None]:
     """Samples fit to listen to, and what was wrong with them: NaN and infinity become silence, the rest is clipped."""
     peak = float(np.max(np.abs(samples))) if len(samples) else 0.0
-    if peak < CLIPPED:  # False for NaN too
+    if peak < FULL_SCALE:  # False for NaN too
         return samples, None
     fixed, broken = clean(samples)
     if broken:
         return fixed, NoticeCode.AUDIO_REPAIRED
-    share = float(np.mean(np.abs(fixed) >= CLIPPED))
-    return fixed, NoticeCode.AUDIO_CLIPPED if share >= CLIPPED_SHARE else None
+    return fixed, NoticeCode.AUDIO_CLIPPED if clipped_share(fixed) >= CLIPPED_SHARE else None

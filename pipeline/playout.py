@@ -91,11 +91,6 @@ class Playout:
         """Whether a reply has been released and is not over."""
         return self._sounded
 
-    @property
-    def queued(self) -> int:
-        """Samples waiting."""
-        return sum(len(entry[3].samples) for entry in self._heap) - self._offset
-
     def pull(self, n: int) -> Pulled:
         """The next n samples: the open reply's audio, silence where there is none."""
         out = np.zeros(n, np.int16)

@@ -80,7 +80,7 @@ class Session:
             "recognise", self._hearken, self._recognised, failing(Code.ASR_FAILED), capacity=1, when_full=latest,
             taken=self._waited,
         )  # fmt: skip
-        self._judge = make("judge", self._weigh, self.conversation.judged, ignore, capacity=1, when_full=latest)
+        self._judge = make("judge", self._judge_sound, self.conversation.judged, ignore, capacity=1, when_full=latest)
         self._think = make(
             "think", self._ponder, self._thought, failing(Code.LLM_FAILED), capacity=2, when_full=latest,
             taken=self._waited, done=self._thought_over,
@@ -128,10 +128,6 @@ class Session:
         """The line is gone (STOP, a lost connection): what was under way ends as interrupted; the session stays."""
         self.conversation.leave()
         self._listening = Listening(self.engines.vad, lambda: self._settings)
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
 
     def hear(self, chunk: Chunk) -> None:
         """Captured audio. Anything but a non-empty one-dimensional array is ignored."""
@@ -247,7 +243,7 @@ class Session:
     def _recognised(self, result: work.Recognised) -> bool:
         return self.conversation.recognised(result, self._settings.draft)
 
-    def _weigh(self, request: work.Judge) -> Iterator[work.Judged]:
+    def _judge_sound(self, request: work.Judge) -> Iterator[work.Judged]:
         model = self.engines.turn_model
         return iter(()) if model is None else work.judge(request, model)
 

@@ -71,14 +71,6 @@ _ERRORS: dict[Code, tuple[Advice, Advice]] = {
         Advice("The part that notices speech failed.", "Stop the call and start it again."),
         Advice("语音活动检测出错。", "请结束通话后重新开始。"),
     ),
-    Code.QUEUE_FULL: (
-        Advice("The machine cannot keep up, so this turn was given up.", "Wait a moment, then speak again."),
-        Advice("机器处理不过来，放弃了这一轮。", "请稍等片刻再说。"),
-    ),
-    Code.SESSION_CLOSED: (
-        Advice("The conversation was closed.", "Start afresh, then press START."),
-        Advice("这次会话已关闭。", "请重新开始会话，再点“开始”。"),
-    ),
     Code.INTERNAL: (
         Advice("Something unexpected went wrong in the program.", "Try again. If it returns, report the detail below."),
         Advice("程序内部出现意外错误。", "请重试；如果再次出现，请把下面的详情反馈给我们。"),
