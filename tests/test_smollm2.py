@@ -11,8 +11,7 @@ import pytest
 
 from pipeline.clock import SystemClock
 from pipeline.engines.registry import Kind, create
-from pipeline.engines.smollm2 import Slots, Smollm2, chatml
-from pipeline.errors import Code, EngineError
+from pipeline.engines.smollm2 import Doors, Slots, Smollm2, chatml
 from pipeline.ports import EngineOptions, Message, ReplyLimits, Role, never
 from pipeline.replies import CALLERS, ask, questions
 from pipeline.scenario import load
@@ -48,9 +47,47 @@ def test_the_slot_with_most_of_the_prompt_is_taken() -> None:
             pass
     with slots.take(turn("clinic", "b"), never) as clinic, slots.take(turn("shop", "a", "c"), never) as shop:
         assert clinic != shop
-    assert slots.holds(turn("clinic", "b"))
-    assert slots.holds(turn("shop", "a"))
-    assert not slots.holds(turn("bank"))
+    assert [slots.holding(turn(*t)) for t in (("clinic", "b"), ("shop", "a"), ("bank",))] == [1, 1, 0]
+
+
+def test_another_slot_is_one_that_lacks_the_prompt() -> None:
+    slots = Slots(3)
+    for _ in range(2):
+        with slots.take(turn("shop"), never, another=True):
+            pass
+    assert slots.holding(turn("shop")) == 2
+
+
+def test_of_two_slots_with_the_same_messages_the_one_with_more_words_is_taken() -> None:
+    slots = Slots(2)
+    asked = turn("shop") + "<|im_start|>user\nwhere is"
+    with slots.take(asked, never) as first, slots.take(turn("shop"), never):
+        pass
+    with slots.take(turn("clinic"), never), slots.take(turn("clinic"), never):
+        pass
+    with slots.take(turn("shop"), never), slots.take(asked, never) as following:
+        pass
+    assert first is not None
+    with slots.take(asked + " my order", never) as best:
+        assert best == following
+
+
+def test_the_doors_close_when_everybody_is_out() -> None:
+    doors, out = Doors(), []
+
+    def leave_when_told() -> None:
+        with doors.inside():
+            while not doors.closing:
+                threading.Event().wait(0.005)
+            out.append(True)
+
+    thread = threading.Thread(target=leave_when_told)
+    thread.start()
+    while not doors._inside:
+        threading.Event().wait(0.005)
+    doors.close()
+    assert out == [True]
+    thread.join()
 
 
 def test_a_new_conversation_takes_an_empty_slot_before_it_evicts() -> None:
@@ -170,19 +207,3 @@ def test_a_reader_who_stops_reading_is_not_run_past(engine: Smollm2) -> None:
         SystemClock().sleep(0.01)
     assert "".join(slow) == "".join(quick)
     assert len(slow) > 10
-
-
-@pytest.mark.engines
-def test_a_conversation_too_long_is_a_coded_error(engine: Smollm2) -> None:
-    with pytest.raises(EngineError) as caught:
-        list(engine.reply([Message(Role.USER, "word " * 3000)], never, ReplyLimits()))
-    assert caught.value.code is Code.LLM_FAILED
-
-
-@pytest.mark.engines
-def test_a_model_that_is_none_is_a_coded_error(tmp_path: Any) -> None:
-    fake = tmp_path / "model.gguf"
-    fake.write_bytes(b"not a model")
-    with pytest.raises(EngineError, match=r"model\.gguf") as caught:
-        Smollm2(fake)
-    assert caught.value.code is Code.LLM_FAILED

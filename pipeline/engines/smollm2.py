@@ -22,19 +22,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pipeline.engines.chatml import ENDINGS, STOPS, chatml, chatml_upto
+from pipeline.engines.pump import taken
 from pipeline.engines.registry import Kind, row
 from pipeline.engines.weights import locate
 from pipeline.errors import Code, EngineError
 from pipeline.ports import Cancel, EngineOptions, Message, ReplyLimits, Role, never
+from pipeline.priority import made_by_a_nice_thread
 
-SLOTS = 4  # conversations that keep a KV cache of their own
+SLOTS = 6  # prompts whose KV cache is kept
+AT_ONCE = 2  # a conversation's draft and the weighing of what is still being said run at the same time
 CONTEXT = 1024  # tokens of one slot, 23 kB of memory each; a prefix is about 150, an exchange about 30
 FRAGMENTS = 10  # pieces of text waiting for the reader
 POLL_S = 0.01  # how often whoever waits looks at cancel()
-STOPS = ("<|im_end|>", "<|im_start|>", "\n")
-ENDINGS = (".", "?", "!", "<|im_end|>", "\n")  # how a token that ends a sentence begins
 CANDIDATES = 20  # likeliest next tokens looked at for an ending
-END_MARKS = ".?!。？！…,;:，；：、'\"’” "  # what an ASR puts after the last word says little: it guesses
 
 _Wire = dict[str, Any]  # llama.cpp's JSON
 _Pieces = queue.Queue["str | EngineError | None"]  # None ends a reply
@@ -43,18 +44,7 @@ _Pieces = queue.Queue["str | EngineError | None"]  # None ends a reply
 def build(options: EngineOptions) -> Smollm2:
     """The engine, loaded. EngineError: as in weights.locate, or LLM_FAILED."""
     (weight,) = row(Kind.LLM, "smollm2").weights
-    return Smollm2(locate(weight, options), options.threads)
-
-
-def chatml(messages: Sequence[Message], role: Role | None = None, begun: str = "") -> str:
-    """The prompt in the model's own format; with `role`, a message of that role is left open after `begun`."""
-    prompt = "".join(f"<|im_start|>{m.role}\n{_plain(m.text)}<|im_end|>\n" for m in messages)
-    return prompt if role is None else f"{prompt}<|im_start|>{role}\n{_plain(begun)}"
-
-
-def _plain(text: str) -> str:
-    # What a caller says is data: without its bars a marker cannot open a role of its own.
-    return text.replace("\0", "").replace("<|", "< ").replace("|>", " >").strip()
+    return Smollm2(locate(weight, options), options.threads, nice=options.settings.llm_nice)
 
 
 class Slots:
@@ -70,12 +60,15 @@ class Slots:
         self._free = threading.Condition()
 
     @contextmanager
-    def take(self, prompt: str, cancel: Cancel) -> Iterator[int | None]:
-        """A free slot for `prompt`, the one holding most of it; waits while all are busy, None when cancelled."""
+    def take(self, prompt: str, cancel: Cancel, another: bool = False) -> Iterator[int | None]:
+        """A free slot for `prompt`, the one holding most of it; waits while all are busy, None when cancelled.
+
+        `another`: of those that do not hold all of it yet.
+        """
         with self._free:
             while all(self._busy) and not cancel():
                 self._free.wait(POLL_S)
-            slot = None if all(self._busy) else self._best(prompt)
+            slot = None if all(self._busy) else self._best(prompt, another)
             if slot is not None:
                 self._busy[slot], self._held[slot] = True, prompt
                 self._used[slot] = max(self._used) + 1
@@ -87,20 +80,52 @@ class Slots:
                     self._busy[slot] = False
                     self._free.notify()
 
-    def holds(self, prompt: str) -> bool:
-        """Whether a slot has all of `prompt` in its cache."""
+    def holding(self, prompt: str) -> int:
+        """How many slots have all of `prompt` in their cache."""
         with self._free:
-            return any(held.startswith(prompt) for held in self._held)
+            return sum(held.startswith(prompt) for held in self._held)
 
-    def _best(self, prompt: str) -> int:
+    def _best(self, prompt: str, another: bool) -> int:
         free = [i for i, busy in enumerate(self._busy) if not busy]
-        return max(free, key=lambda i: (_common(self._held[i], prompt), not self._held[i], -self._used[i]))
+        lacking = [i for i in free if not self._held[i].startswith(prompt)]
+        free = lacking if another and lacking else free
+        return max(free, key=lambda i: (*_common(self._held[i], prompt), not self._held[i], -self._used[i]))
 
 
-def _common(a: str, b: str) -> int:
-    """Length of the common beginning, to the last whole message: half a message saves next to nothing."""
+def _common(a: str, b: str) -> tuple[int, int]:
+    """Length of the common beginning: to the last whole message, and in all.
+
+    Half a message in common is not worth another conversation's slot, but of two alike it is the better one.
+    """
     n = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    return a.rfind("<|im_end|>", 0, n) + 1
+    whole = a.rfind("<|im_end|>", 0, n) + 1
+    return whole, n if whole else 0
+
+
+class Doors:
+    """Who is inside llama.cpp. A thread that is there when Python ends takes the whole process down (abort)."""
+
+    def __init__(self) -> None:
+        self._inside = 0
+        self.closing = False
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        with self._changed:
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    def close(self, patience_s: float = 5.0) -> None:
+        """Stop what runs and wait for it."""
+        with self._changed:
+            self.closing = True
+            self._changed.wait_for(lambda: self._inside == 0, patience_s)
 
 
 class Smollm2:
@@ -108,29 +133,30 @@ class Smollm2:
 
     name = "smollm2"
 
-    def __init__(self, model: Path, threads: int = 2, slots: int = SLOTS) -> None:
+    def __init__(self, model: Path, threads: int = 2, slots: int = SLOTS, nice: int = 0) -> None:
         self._folder = tempfile.mkdtemp(prefix="turnaround-")  # mode 0700
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._slots = Slots(slots)
-        self._server = _serve(model, threads, slots, f"{self._folder}/llm.sock")
+        self._slots, self._doors = Slots(slots), Doors()
+        weakref.finalize(self, self._doors.close)
+        self._server = made_by_a_nice_thread(lambda: _serve(model, threads, slots, f"{self._folder}/llm.sock"), nice)
 
     def warm_up(self) -> None:
         for _ in self.reply([Message(Role.USER, "Hello")], never, ReplyLimits(max_tokens=2)):
             pass
 
     def warm(self, prefix: Sequence[Message]) -> None:
-        """Put `prefix` into a slot's KV cache, unless one has it. Blocks for about 2.5 ms a token."""
+        """Put `prefix` into one KV cache more, until AT_ONCE have it. Blocks for 2.5 to 20 ms a token."""
         prompt = chatml(prefix)
-        if not self._slots.holds(prompt):
-            self._complete(prompt, {"n_predict": 0}, lambda _: False, never)
+        if self._slots.holding(prompt) < AT_ONCE:
+            self._complete(prompt, {"n_predict": 0}, lambda _: False, never, another=True)
 
     def completeness(self, opening: Sequence[Message], said: str) -> float | None:
         """P(a sentence ends after `said`): the share of next tokens that end one. Costs the prefill of `said`.
 
         None when nothing was said, or it is too long for the context.
         """
-        begun = said.rstrip(END_MARKS)
-        if not begun.strip():
+        prompt = chatml_upto(opening, said)
+        if prompt is None:
             return None
         ends: list[float] = []
 
@@ -143,7 +169,7 @@ class Smollm2:
 
         wish = {"n_predict": 1, "temperature": 0.0, "logprobs": CANDIDATES}
         try:
-            self._complete(chatml(opening, Role.USER, begun), wish, look, never)
+            self._complete(prompt, wish, look, never)
         except EngineError:
             return None  # a hint only: the reply to the same words will say what is wrong
         return min(ends[0], 1.0) if ends else None
@@ -162,16 +188,7 @@ class Smollm2:
             daemon=True,
         ).start()
         try:
-            while not cancel():
-                try:
-                    piece = pieces.get(timeout=POLL_S)
-                except queue.Empty:
-                    continue
-                if piece is None:
-                    return
-                if isinstance(piece, EngineError):
-                    raise piece
-                yield piece
+            yield from taken(pieces, cancel, POLL_S)
         finally:
             closed.set()
 
@@ -199,12 +216,16 @@ class Smollm2:
         except Exception as error:
             put(EngineError(Code.LLM_FAILED, f"the language model failed: {error}", "start the conversation again"))
 
-    def _complete(self, prompt: str, wish: _Wire, look: Callable[[_Wire], bool], cancel: Cancel) -> None:
+    def _complete(
+        self, prompt: str, wish: _Wire, look: Callable[[_Wire], bool], cancel: Cancel, another: bool = False
+    ) -> None:
         """Run one completion to its end; `look` sees each part and stops it by True. EngineError LLM_FAILED."""
         failures: list[str] = []
 
         def on_answer(answer: _Wire | list[_Wire]) -> bool:
             for part in answer if isinstance(answer, list) else [answer]:
+                if self._doors.closing:
+                    return True
                 if "error" in part:
                     failures.append(str(part["error"].get("message", part["error"])))
                     return True
@@ -212,8 +233,8 @@ class Smollm2:
                     return True
             return False
 
-        with self._slots.take(prompt, cancel) as slot:
-            if slot is None:
+        with self._slots.take(prompt, cancel, another) as slot, self._doors.inside():
+            if slot is None or self._doors.closing:
                 return
             wire = {**wish, "prompt": prompt, "id_slot": slot, "stream": True, "cache_prompt": True}
             self._server.handle_completions(wire, on_answer)
