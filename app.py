@@ -9,10 +9,12 @@ lang = frame.language()
 st.set_page_config(page_title=say("title", lang), page_icon=":material/graphic_eq:", layout="wide")
 page = frame.navigation(lang)
 frame.header(lang)
+controls.show_again()
 with st.sidebar:
     controls.panel(lang, frame.apply, frame.reconnect)
 settings = controls.current()
-visit = frame.ready(settings, lang)
+visit = frame.ready(settings, lang, page)
 if visit is not None:
     frame.call(visit, settings, lang)
+if visit is not None or frame.wants_no_visit(page):
     page.run()

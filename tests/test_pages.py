@@ -45,7 +45,7 @@ class Stand:
         self.calls: list[dict[str, Any]] = []
         self.call_error: TurnaroundError | None = None
 
-    def load(self, settings: Settings, progress: Any) -> object:
+    def load(self, settings: Settings, progress: Any, _secret_of: Any) -> object:
         self.loads += 1
         progress("voice", 0.5)
         if self.load_error is not None:
@@ -171,7 +171,7 @@ def test_a_transport_that_does_not_fit_leaves_the_sample_caller(stand: Stand) ->
 def test_start_waits_for_the_engines_and_progress_is_shown(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
 
-    def slow(settings: Settings, progress: Any) -> object:
+    def slow(settings: Settings, progress: Any, _secret_of: Any) -> object:
         progress("language model", 0.4)
         gate.wait(TIMEOUT)
         return object()
@@ -200,7 +200,7 @@ def test_a_load_error_shows_code_words_remedy_and_can_be_retried(stand: Stand) -
 
 
 def test_an_engine_that_raises_anything_is_an_error_in_words(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(settings: Settings, progress: Any) -> object:
+    def broken(settings: Settings, progress: Any, _secret_of: Any) -> object:
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(build, "load_engines", broken)
@@ -236,7 +236,7 @@ def test_a_visit_closed_for_idleness_can_be_begun_again_and_keeps_its_turns(stan
 
 def test_every_setting_has_a_control(stand: Stand) -> None:
     at = visit()
-    keys = {w.key for kind in (at.slider, at.toggle, at.selectbox) for w in kind}
+    keys = {w.key for kind in (at.slider, at.toggle, at.selectbox, at.text_input) for w in kind}
     assert {controls.key_of(t.name) for t in tunables()} <= keys
 
 
@@ -385,8 +385,10 @@ def test_a_point_that_does_not_fit_or_is_no_setting_changes_nothing(stand: Stand
 def test_another_file_can_be_chosen_and_a_bad_one_is_said_in_words(stand: Stand, runs: Path) -> None:
     (runs / "sweep.json").write_text(json.dumps(SWEEP))
     (runs / "runs" / "bench.json").write_text('{"turns": []}')
+    (runs / "runs" / "broken.json").write_text('{"points": "none"}')
     at = latency()
-    at.selectbox(key="trade.file").set_value(runs / "runs" / "bench.json").run()
+    assert at.selectbox(key="trade.file").options == ["sweep.json", "broken.json"]  # a bench report is no sweep
+    at.selectbox(key="trade.file").set_value(runs / "runs" / "broken.json").run()
     assert not at.exception
     assert say("trade.bad", "en") in [w.value for w in at.warning]
 

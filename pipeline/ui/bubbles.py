@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from pipeline.blame import Rules
-from pipeline.errors import TurnaroundError
+from pipeline.errors import Code, TurnaroundError
 from pipeline.events import Notice, Snapshot, State, TurnView
 from pipeline.settings import Settings
 from pipeline.timeline import Budget, Mark, Percentiles, share_within
 from pipeline.ui import reasons as reasons_of
 from pipeline.ui.charts import labels, measured, why_nothing
-from pipeline.ui.words import of_error, of_notice, say
+from pipeline.ui.words import MOODS, of_error, of_notice, say
 
 SHOWN_TURNS = 20
 NOTICE_S = 12.0  # how long a notice stays on the page
@@ -56,6 +56,8 @@ def _bubble(who: str, side: str, body: str, extra: str = "") -> str:
 
 def _heard(view: TurnView, lang: str) -> str:
     who = f"{say('talk.you', lang)} · {say('turn.n', lang, n=view.number)}"
+    if view.emotion in MOODS:  # a neutral voice needs no mention
+        who += f" · {say(f'mood.{view.emotion}', lang)}"
     waiting = say("talk.no-words" if view.ended else "talk.hearing", lang)
     body = escape(view.heard) if view.heard else f"<i>{escape(waiting)}</i>"
     return _bubble(who, "caller", body, "" if view.final or view.ended else " ta-live")
@@ -202,4 +204,17 @@ def problem(error: TurnaroundError, lang: str) -> str:
         f"<p>{escape(say('error.do', lang))} {escape(advice.do)}</p>"
         f'<p class="ta-detail">{escape(say("error.code", lang))} <code>{escape(error.code)}</code><br>'
         f"{escape(say('error.detail', lang))} {escape(detail)}</p></div>"
+    )
+
+
+def missing_engine(stage: str, engine: str) -> str:
+    """The head of what an engine lacks."""
+    return f'<div class="ta-engine"><b>{escape(engine)}</b><span class="ta-note">{escape(stage)}</span></div>'
+
+
+def lack(code: Code, what: str, lang: str) -> str:
+    """One thing an engine lacks: in plain words, then exactly. What to do stands below it."""
+    return (
+        f'<div class="ta-lack"><span>{escape(of_error(code, lang).what)}</span> '
+        f'<span class="ta-detail">{escape(what)}</span> <code>{escape(code)}</code></div>'
     )

@@ -9,9 +9,12 @@ from typing import Any
 
 import streamlit as st
 
+from pipeline import profiles
 from pipeline.blame import Rules
 from pipeline.errors import TurnaroundError
+from pipeline.manners import MANNERS
 from pipeline.settings import Settings, Tunable, tunables
+from pipeline.surroundings import profile_named
 from pipeline.timeline import Budget
 from pipeline.ui.words import of_error, say, setting_name, unit
 
@@ -20,13 +23,43 @@ _STEPS = (100, 50, 20, 10, 5, 4, 2, 1)
 _FINE_STEPS = (0.5, 0.2, 0.1, 0.05)
 _FEWEST_PARTS = 8  # a slider with fewer stops is too coarse
 _ENGINE_KINDS = {"vad": "vad", "turn_model": "turn", "asr": "asr", "llm": "llm", "tts": "tts"}
+_NAMED = {*_ENGINE_KINDS, "scenario", "manner"}  # settings whose text is one of a list of names
 _NO_TURN_MODEL = "none"
+_PROFILE_PROBLEM = "profile.problem"
+_BEGUN = "settings.begun"
 
 
 def current() -> Settings:
-    """The settings of this visit."""
-    settings: Settings = st.session_state.setdefault("settings", Settings())
+    """The settings of this visit; they begin with the operator's profile."""
+    if "settings" not in st.session_state:
+        st.session_state["settings"] = beginning()
+    settings: Settings = st.session_state["settings"]
     return settings
+
+
+def beginning() -> Settings:
+    """What the operator's profile says. One that cannot be read is a problem to be shown: see `profile_problem`."""
+    try:
+        return profiles.read_profile(profile_named())
+    except TurnaroundError as error:
+        st.session_state.setdefault(_PROFILE_PROBLEM, error)
+        return Settings()
+
+
+def profile_problem() -> TurnaroundError | None:
+    """Why the operator's profile cannot be used, until the visitor has chosen other engines."""
+    problem: TurnaroundError | None = st.session_state.get(_PROFILE_PROBLEM)
+    return problem
+
+
+def take(settings: Settings, begun: Settings) -> None:
+    """Make these the settings of the visit, on the controls too; `begun` is what a reset goes back to from now on."""
+    state = st.session_state
+    state["settings"], state[_BEGUN] = settings, begun
+    state[_PROFILE_PROBLEM] = None
+    state.pop("set.problem", None)
+    for tunable in tunables():
+        state[key_of(tunable.name)] = getattr(settings, tunable.name)
 
 
 def budget(settings: Settings) -> Budget:
@@ -80,11 +113,23 @@ def remember(names: Iterable[str], apply: Apply) -> None:
 
 
 def reset(apply: Apply) -> None:
-    """All live settings back to their defaults."""
+    """All live settings back to what the visit began with."""
     live = [t for t in tunables() if t.live]
+    begun: Settings = st.session_state.get(_BEGUN) or beginning()
     for tunable in live:
-        st.session_state[key_of(tunable.name)] = tunable.default
+        st.session_state[key_of(tunable.name)] = getattr(begun, tunable.name)
     remember([t.name for t in live], apply)
+
+
+def show_again() -> None:
+    """Before `panel`, in a run of the whole page: send the browser the state of every switch once more.
+
+    A server whose first request is for a page runs that page, then the entry script; the browser drops what it was sent
+    first, and shows every switch as off that is not sent anew.
+    """
+    for key in (key_of(t.name) for t in tunables() if t.live and isinstance(t.default, bool)):
+        if key in st.session_state:
+            st.session_state[key] = st.session_state[key]
 
 
 @st.fragment
@@ -144,6 +189,8 @@ def _control(tunable: Tunable, lang: str, **events: Any) -> None:
     words: dict[str, Any] = {"key": key, "help": f"{tunable.help(lang)} ({tunable.name})", **events}
     if isinstance(tunable.default, bool):
         st.toggle(label, **words)
+    elif isinstance(tunable.default, str) and not tunable.choices and tunable.name not in _NAMED:
+        st.text_input(label, **words)
     elif tunable.choices or isinstance(tunable.default, str):
         options = tunable.choices or names_for(tunable.name, st.session_state[key])
         st.selectbox(_with_unit(label, tunable, lang), options, **words)
@@ -181,6 +228,8 @@ def names_for(setting: str, now: str) -> tuple[str, ...]:
 
         found = tuple(r.name for r in rows() if r.kind == _ENGINE_KINDS[setting])
         found = (*found, _NO_TURN_MODEL) if setting == "turn_model" else found
+    elif setting == "manner":
+        found = ("", *MANNERS)
     else:
         found = ()
     return found if now in found else (*found, now)

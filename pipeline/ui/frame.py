@@ -4,20 +4,27 @@ moving between pages ends nothing."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.navigation.page import Page
 
 from pipeline.errors import TurnaroundError
 from pipeline.settings import Settings
-from pipeline.ui import bubbles, live, resources, webrtc
+from pipeline.ui import bubbles, controls, live, missing, resources, webrtc
 from pipeline.ui.resources import Loading, Visit
 from pipeline.ui.switchboard import Microphone
 from pipeline.ui.words import LANGUAGES, say
 
+if TYPE_CHECKING:
+    from pipeline.stock import Shortage
+
 STYLE = Path(__file__).resolve().parents[2] / "assets" / "style.css"
+_LONG_S = 3.0  # after which the page says that it is still alive
 _FIRST_WAIT_S = 0.3  # engines that are loaded already, or nearly so, cause no flash of a progress bar
 _GENERATION = "call.generation"
+_FRAMED = "framed"
+_ENGINES = "engines"
 
 
 def language() -> str:
@@ -61,12 +68,20 @@ def reconnect(_settings: Settings) -> None:
     st.session_state["set.rerun"] = True
 
 
-def ready(settings: Settings, lang: str) -> Visit | None:
+def ready(settings: Settings, lang: str, page: Page) -> Visit | None:
     """This visitor's session, or None after having shown why there is none yet: warm-up, an error, no place."""
+    problem = controls.profile_problem()
+    if problem is not None:
+        _no_profile(problem, settings, lang)
+        return None
     loading = resources.loading(settings)
     loading.wait(_FIRST_WAIT_S)
+    short = resources.shortages(settings) if loading.shortages else ()
+    if loading.shortages and not short:  # what was missing has been fetched meanwhile
+        resources.retry(settings)
+        loading = resources.loading(settings)
     if loading.engines is None:
-        _warm_up(loading, settings, lang)
+        _warm_up(loading, short, settings, lang, brief=wants_no_visit(page))
         return None
     try:
         visit = resources.visit(loading.engines, settings)
@@ -83,44 +98,71 @@ def ready(settings: Settings, lang: str) -> Visit | None:
 
 def navigation(lang: str) -> Page:
     """The pages of this app; the one that the visitor asked for."""
-    names = {key: say(f"page.{key}", lang) for key in ("conversation", "latency")}
+    st.session_state[_FRAMED] = True
+    names = {key: say(f"page.{key}", lang) for key in ("conversation", "latency", "engines")}
     return st.navigation(
         [
             st.Page("pages/conversation.py", title=names["conversation"], icon=":material/forum:", default=True),
             st.Page("pages/latency.py", title=names["latency"], icon=":material/timer:", url_path="latency"),
+            st.Page("pages/engines.py", title=names["engines"], icon=":material/extension:", url_path=_ENGINES),
         ],
         position="top",
     )
 
 
-def this_visit() -> Visit:
-    """The visit that the entry script has made ready; for pages.
+def wants_no_visit(page: Page) -> bool:
+    """Whether a page has something to show while there is no session: the one that says how to get one."""
+    return page.url_path == _ENGINES
+
+
+def framed() -> None:
+    """For pages: go on only below the entry script.
 
     The first request a server gets may be for a page: a pages/ folder means the old kind of multipage app to Streamlit
     until st.navigation was called once, and it runs the page without its entry script. Then call it, and begin again.
     """
-    if "visit" not in st.session_state:
+    if _FRAMED not in st.session_state:
         navigation(language())
         st.rerun()
+
+
+def this_visit() -> Visit:
+    """The visit that the entry script has made ready; for pages."""
+    framed()
     visit: Visit = st.session_state["visit"]
     return visit
 
 
-def _warm_up(loading: Loading, settings: Settings, lang: str) -> None:
+def _warm_up(loading: Loading, short: tuple[Shortage, ...], settings: Settings, lang: str, brief: bool) -> None:
     st.button(say("call.start", lang), key="start.not-yet", disabled=True)
     if loading.error is None:
         _progress(loading, lang)
         return
-    st.subheader(say("warm.failed", lang), anchor=False)
-    st.html(bubbles.problem(loading.error, lang))
-    st.button(
-        say("warm.retry", lang),
-        key="warm.retry",
-        type="primary",
-        icon=":material/refresh:",
-        on_click=resources.retry,
-        args=(settings,),
-    )
+    if short:
+        (missing.in_short if brief else missing.engines)(short, lang)
+    else:
+        st.subheader(say("warm.failed", lang), anchor=False)
+        if loading.what:
+            st.caption(say("miss.while", lang, engine=loading.what))
+        st.html(bubbles.problem(loading.error, lang))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            say("warm.retry", lang),
+            key="warm.retry",
+            type="primary",
+            icon=":material/refresh:",
+            on_click=resources.retry,
+            args=(settings,),
+        )
+        missing.ways_out(settings, lang, reconnect)
+
+
+def _no_profile(problem: TurnaroundError, settings: Settings, lang: str) -> None:
+    st.button(say("call.start", lang), key="start.not-yet", disabled=True)
+    st.subheader(say("profile.bad", lang), anchor=False)
+    st.html(bubbles.problem(problem, lang))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        missing.ways_out(settings, lang, reconnect, bad_profile=True)
 
 
 @st.fragment(run_every=0.3)
@@ -128,6 +170,8 @@ def _progress(loading: Loading, lang: str) -> None:
     st.progress(loading.share, text=say("warm.title", lang))
     # Engines name their files; a name is text, not markup.
     st.text(loading.what or " ")
+    if loading.seconds >= _LONG_S:
+        st.text(say("warm.elapsed", lang, what=loading.what or "...", s=int(loading.seconds)))
     st.caption(say("warm.wait", lang))
     if loading.done:
         st.rerun()

@@ -67,6 +67,10 @@ _ERRORS: dict[Code, tuple[Advice, Advice]] = {
         Advice("The voice made no sound for this reply.", "Read the text, or ask in other words."),
         Advice("这条回复没有合成出声音。", "请直接阅读文字，或换一种说法再问。"),
     ),
+    Code.UNKNOWN_MANNER: (
+        Advice("The voice cannot speak in this manner.", "Choose one from the list in the settings."),
+        Advice("该音色不支持这种说话方式。", "请在设置的列表里选择。"),
+    ),
     Code.VAD_FAILED: (
         Advice("The part that notices speech failed.", "Stop the call and start it again."),
         Advice("语音活动检测出错。", "请结束通话后重新开始。"),
@@ -87,9 +91,21 @@ _ERRORS: dict[Code, tuple[Advice, Advice]] = {
         Advice("A Python package that an engine needs is missing.", "Install it as the detail says, then retry."),
         Advice("缺少引擎所需的 Python 软件包。", "请按下面的详情安装，然后重试。"),
     ),
+    Code.KEY_MISSING: (
+        Advice("A key or a folder that an engine needs is not set.", "Set what the detail names, then start again."),
+        Advice("引擎所需的密钥或目录没有设置。", "请按下面的详情设置，然后重新启动。"),
+    ),
+    Code.KEY_REFUSED: (
+        Advice("The server of this engine refuses the key.", "Check the key named below, then start again."),
+        Advice("服务器不接受这个密钥。", "请检查下面提到的密钥，然后重新启动。"),
+    ),
+    Code.QUOTA: (
+        Advice("The server of this engine takes no more requests for now.", "Wait a while, or raise the quota."),
+        Advice("服务器暂不接受更多请求（额度或频率受限）。", "请稍后再试，或提高额度。"),
+    ),
     Code.NETWORK: (
-        Advice("Model files must be downloaded, and the network cannot be reached.", "Check the network, then retry."),
-        Advice("需要下载模型文件，但网络不通。", "请检查网络，然后重试。"),
+        Advice("A server that is needed cannot be reached.", "Check the network and the address below, then retry."),
+        Advice("无法连接所需的服务器。", "请检查网络和下面详情中的地址，然后重试。"),
     ),
     Code.DISK_FULL: (
         Advice("The disk is full, so model files cannot be stored.", "Free some space, then retry."),
@@ -98,6 +114,18 @@ _ERRORS: dict[Code, tuple[Advice, Advice]] = {
     Code.UNKNOWN_ENGINE: (
         Advice("There is no engine of this name.", "Choose one from the list in the settings."),
         Advice("没有这个名称的引擎。", "请在设置的列表里选择。"),
+    ),
+    Code.UNKNOWN_MODEL: (
+        Advice("There is no model of this name.", "See the names on the Engines page, or look at the hub."),
+        Advice("没有这个名称的模型。", "请在“引擎”页查看名称，或到模型社区核对。"),
+    ),
+    Code.UNKNOWN_PROFILE: (
+        Advice("There is no profile of this name.", "Start with one of those in the detail below."),
+        Advice("没有这个名称的配置方案。", "请用下面详情里列出的方案启动。"),
+    ),
+    Code.BAD_PROFILE: (
+        Advice("The file of this profile has a mistake.", "Mend what the detail names, then start again."),
+        Advice("这个配置方案的文件有误。", "请按下面的提示修改，然后重新启动。"),
     ),
     Code.UNKNOWN_SCENARIO: (
         Advice("There is no scenario of this name.", "Choose one from the list in the settings."),

@@ -9,28 +9,50 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import streamlit as st
 
+from pipeline import surroundings
+from pipeline.clock import SystemClock
 from pipeline.errors import Code, TurnaroundError
 from pipeline.events import Snapshot, TurnView
-from pipeline.settings import Settings
+from pipeline.settings import Settings, tunables
 from pipeline.ui.switchboard import Microphone
 from pipeline.ui.visitors import Seat, Visitors
 
 if TYPE_CHECKING:
     from pipeline.ports import Engines
     from pipeline.session import Session
+    from pipeline.stock import Shortage
 
 MAX_VISITORS = "TURNAROUND_MAX_VISITORS"
-Choice: TypeAlias = tuple[str, str, str, str, str, int]  # what decides which engines are loaded
+Choice: TypeAlias = tuple[tuple[str, Any], ...]  # what decides which engines are loaded
 
 
 def choice(settings: Settings) -> Choice:
-    return (settings.vad, settings.turn_model, settings.asr, settings.llm, settings.tts, settings.threads)
+    decisive = [t.name for t in tunables() if t.group == "engines" and not t.live]
+    return tuple((name, getattr(settings, name)) for name in decisive)
+
+
+def secret(name: str) -> str:
+    """A key or a path: out of the environment, else out of .streamlit/secrets.toml; "" where it is not set."""
+    found = surroundings.secret(name)
+    if not found and st.secrets.load_if_toml_exists() and name in st.secrets:
+        found = str(st.secrets[name]).strip()
+    return found
+
+
+def shortages(settings: Settings) -> tuple[Shortage, ...]:
+    """The engines of these settings that cannot start here, with what they lack."""
+    from pipeline import stock
+
+    return stock.shortages(settings, surroundings.engine_options(settings, secret_of=secret))
 
 
 class Loading:
     """Engines being loaded by a thread, so that every waiting page can show the same progress."""
 
     def __init__(self, settings: Settings) -> None:
+        self.shortages: tuple[Shortage, ...] = ()  # why it was not even tried
+        self._clock = SystemClock()
+        self._since = self._clock.now()
         self.what = ""
         self.share = 0.0
         self.engines: Engines | None = None
@@ -47,14 +69,25 @@ class Loading:
         """Return when it is done, or after `seconds`."""
         self._thread.join(seconds)
 
+    @property
+    def seconds(self) -> float:
+        """For how long `what` has been going on: an import of twenty seconds moves no bar."""
+        return self._clock.now() - self._since
+
     def _progress(self, what: str, share: float) -> None:
+        if what != self.what:
+            self._since = self._clock.now()
         self.what, self.share = what, min(max(share, 0.0), 1.0)
 
     def _load(self) -> None:
         try:
             from pipeline.build import load_engines
 
-            self.engines = load_engines(self._settings, self._progress)
+            self.shortages = shortages(self._settings)
+            if self.shortages:
+                lack = self.shortages[0].lacks[0]
+                raise TurnaroundError(lack.code, lack.what, lack.how)
+            self.engines = load_engines(self._settings, self._progress, secret)
         except TurnaroundError as error:
             self.error = error
         except Exception as error:

@@ -16,10 +16,18 @@ RUNS = _ROOT / "runs"
 
 
 def files() -> list[Path]:
-    """The sweep that comes with the project, then the reports under runs/, the newest first."""
-    found = [p for p in RUNS.glob("*.json") if p.is_file()] if RUNS.is_dir() else []
+    """The sweep that comes with the project, then those under runs/, the newest first."""
+    found = [p for p in RUNS.glob("*.json") if p.is_file() and _is_sweep(p)] if RUNS.is_dir() else []
     found.sort(key=lambda p: p.stat().st_mtime, reverse=True)
     return [*([SHIPPED] if SHIPPED.is_file() else []), *found]
+
+
+def _is_sweep(path: Path) -> bool:
+    """Bench reports lie in the same folder; only a sweep has points."""
+    try:
+        return '"points"' in path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 @st.fragment

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipeline.ui.engine_words import ENGINES
 from pipeline.ui.remedies import Advice, of_error, of_notice
+from pipeline.ui.setting_words import SETTINGS, UNITS
 
 __all__ = ["LANGUAGES", "Advice", "of_error", "of_notice", "pairs", "say", "setting_name", "unit"]
 
@@ -112,6 +114,12 @@ _TEXT: dict[str, tuple[str, str]] = {
         "{total} 毫秒：听 {listen} · 想 {think} · 说 {speak}",
     ),
     "turn.n": ("Turn {n}", "第 {n} 轮"),
+    "mood.happy": ("sounding happy", "听起来高兴"),
+    "mood.sad": ("sounding sad", "听起来难过"),
+    "mood.angry": ("sounding angry", "听起来生气"),
+    "mood.fearful": ("sounding afraid", "听起来害怕"),
+    "mood.disgusted": ("sounding disgusted", "听起来反感"),
+    "mood.surprised": ("sounding surprised", "听起来惊讶"),
     "label.draft": ("draft", "提前起草"),
     "label.cached": ("cache hit", "命中缓存"),
     "label.within": ("inside the budget", "达标"),
@@ -351,52 +359,11 @@ _TEXT: dict[str, tuple[str, str]] = {
     "state.answered": ("answered", "已回答"),
     "state.interrupted": ("interrupted", "被打断"),
     "state.failed": ("failed", "失败"),
+    **ENGINES,
 }
 
-_SETTINGS: dict[str, tuple[str, str]] = {
-    "endpoint_floor_ms": ("Wait when surely finished", "确信说完的等待"),
-    "endpoint_ceiling_ms": ("Wait when unfinished", "没说完的等待"),
-    "draft_after_ms": ("Pause before a draft", "起草前的停顿"),
-    "draft": ("Draft replies early", "提前起草回复"),
-    "partial_every_ms": ("Live transcript every", "转写刷新间隔"),
-    "speech_start_ms": ("Speech that counts", "判定开口的时长"),
-    "vad_threshold": ("Speech threshold", "语音判定阈值"),
-    "max_utterance_s": ("Longest monologue", "单次发言上限"),
-    "barge_in": ("Allow interruptions", "允许打断"),
-    "headphones": ("I wear headphones", "我戴着耳机"),
-    "max_sentences": ("Sentences of a reply", "回复句数上限"),
-    "max_tokens": ("Tokens of a reply", "回复词元上限"),
-    "temperature": ("Randomness", "随机性"),
-    "openers": ("Prepared first words", "备好的开头语"),
-    "first_phrase_words": ("Words of the first phrase", "首个短语词数"),
-    "speed": ("Pace of the voice", "语速"),
-    "budget_listen_ms": ("Listen", "听的预算"),
-    "budget_think_ms": ("Think", "想的预算"),
-    "budget_speak_ms": ("Speak", "说的预算"),
-    "asr_timeout_s": ("Recognition", "识别时限"),
-    "llm_timeout_s": ("Language model", "语言模型时限"),
-    "tts_timeout_s": ("Voice", "合成时限"),
-    "transport": ("WebRTC path", "WebRTC 通路"),
-    "out_ptime_ms": ("Outbound frame", "下行帧长"),
-    "vad": ("Voice activity", "语音活动检测"),
-    "turn_model": ("Turn model", "话轮模型"),
-    "asr": ("Speech recognition", "语音识别"),
-    "llm": ("Language model", "语言模型"),
-    "tts": ("Voice", "语音合成"),
-    "scenario": ("Scenario", "场景"),
-    "threads": ("Threads", "推理线程"),
-}
 
-_UNITS: dict[str, tuple[str, str]] = {
-    "": ("", ""),
-    "ms": ("ms", "毫秒"),
-    "s": ("s", "秒"),
-    "x": ("x", "倍"),
-    "sentences": ("sentences", "句"),
-    "tokens": ("tokens", "词元"),
-    "words": ("words", "词"),
-    "threads": ("threads", "线程"),
-}
+MOODS = frozenset(key.removeprefix("mood.") for key in _TEXT if key.startswith("mood."))
 
 
 def _side(lang: str) -> int:
@@ -411,14 +378,14 @@ def say(key: str, lang: str, **values: object) -> str:
 
 def setting_name(name: str, lang: str) -> str:
     """The short label of a setting; its own name for one that is newer than this table."""
-    return _SETTINGS[name][_side(lang)] if name in _SETTINGS else name
+    return SETTINGS[name][_side(lang)] if name in SETTINGS else name
 
 
 def unit(name: str, lang: str) -> str:
     """A unit of settings.Tunable in words; as it stands when it is not in the table."""
-    return _UNITS[name][_side(lang)] if name in _UNITS else name
+    return UNITS[name][_side(lang)] if name in UNITS else name
 
 
 def pairs() -> Mapping[str, Mapping[str, tuple[str, str]]]:
     """All tables of pairs, so that a test can see that nothing is missing in either language."""
-    return {"text": _TEXT, "settings": _SETTINGS, "units": _UNITS}
+    return {"text": _TEXT, "settings": SETTINGS, "units": UNITS}
