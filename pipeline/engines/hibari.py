@@ -55,6 +55,8 @@ class Hibari:
 
     name = "hibari"
     rate = _RATE
+    shortest = 1
+    reads_numbers = True  # heard again by a recogniser, its own reading of money, dates and units was right
 
     def __init__(self, voice: Any) -> None:
         self._voice = voice

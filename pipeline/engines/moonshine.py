@@ -133,6 +133,8 @@ def without_loop(tokens: list[int]) -> list[int] | None:
 class MoonshineHearing:
     """One utterance of one visitor. Audio is only appended until a text is asked for."""
 
+    emotion = ""  # it hears words only
+
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._audio = np.empty(8 * CAPTURE_RATE, np.float32)
@@ -157,6 +159,10 @@ class MoonshineHearing:
             self._window = self._decoder.decode(self._audio[: self._size], self._window.tokens)
             self._decoded = self._size
         return " ".join(filter(None, [*self._settled, self._decoder.text(self._window)]))
+
+    def settled(self) -> str:
+        """As `partial`, which holds the last word already."""
+        return self.partial()
 
     def finish(self) -> str:
         """As `partial`: costs nothing when nothing was fed since."""
@@ -189,7 +195,7 @@ class Moonshine:
         self._decoder.decode(noise)
         self._decoder.decode(noise, guess=(_END, _END))
 
-    def listen(self) -> MoonshineHearing:
+    def listen(self, language: str = "") -> MoonshineHearing:
         return MoonshineHearing(self._decoder)
 
 

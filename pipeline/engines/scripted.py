@@ -139,12 +139,14 @@ class ScriptedAsr(_Scripted):
         self._script: Script[Texts] = Script("asr", steps, "Hello there.", clock or SystemClock())
         self.done = self._script.done
 
-    def listen(self) -> ScriptedHearing:
+    def listen(self, language: str = "") -> ScriptedHearing:
         return ScriptedHearing(self._script)
 
 
 class ScriptedHearing:
     """One utterance. It takes its step with the first sound, and plays it at each decode."""
+
+    emotion = ""
 
     def __init__(self, script: Script[Texts]) -> None:
         self._script = script
@@ -164,6 +166,9 @@ class ScriptedHearing:
         texts = (answer,) if isinstance(answer, str) else answer
         self._decodes += 1
         return texts[min(self._decodes, len(texts)) - 1]
+
+    def settled(self) -> str:
+        return self.partial()
 
     def finish(self) -> str:
         return self.partial()
@@ -197,6 +202,7 @@ class ScriptedTts(_Scripted):
     """A step a phrase: how many seconds of a 440 Hz tone it is; without a script 60 ms a letter."""
 
     rate = RATE
+    shortest = 1
 
     def __init__(self, steps: Iterable[float | Step[float]] | None = None, clock: Clock | None = None) -> None:
         self._by_length = steps is None

