@@ -1,4 +1,4 @@
-"""`python -m pipeline COMMAND`: the bench, the sweep, the doctor and the table of settings."""
+"""`python -m pipeline COMMAND`: the bench, the sweep, the downloads, the doctor and the table of settings."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def _doctor(args: list[str]) -> int:
     return main(args)
 
 
+def _download(args: list[str]) -> int:
+    from pipeline.download import main
+
+    return main(args)
+
+
 def _settings(args: list[str]) -> int:
     from pipeline.cli import parser_with_set
 
@@ -40,6 +46,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "bench": (_bench, "recorded callers through a session, in real time: a table and a JSON report"),
     "sweep": (_sweep, "the bench over a grid of settings: false cut-ins against latency, on one chart"),
     "doctor": (_doctor, "what is wrong with this machine or installation, with a remedy for each"),
+    "download": (_download, "models from the hub, listed or fetched: checked, and resumed where it was interrupted"),
     "settings": (_settings, "the table of settings, as README has it"),
 }
 

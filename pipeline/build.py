@@ -5,30 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from pipeline import spoken
 from pipeline.clock import Clock
 from pipeline.engines.registry import Kind, create
+from pipeline.engines.row import NO_TURN_MODEL
 from pipeline.ports import Engine, EngineOptions, Engines, Progress, no_progress
 from pipeline.session import Session
 from pipeline.settings import Settings
-
-NO_TURN_MODEL = "none"
+from pipeline.surroundings import engine_options, secret
+from pipeline.work import reads_numbers
 
 E = TypeVar("E", bound=Engine)
 
 __all__ = ["Engines", "load_engines", "open_session"]
 
 
-def load_engines(settings: Settings, progress: Progress = no_progress) -> Engines:
+def load_engines(
+    settings: Settings, progress: Progress = no_progress, secret_of: Callable[[str], str] = secret
+) -> Engines:
     """Load and warm up one engine a stage. EngineError with a code and a remedy when one cannot be had.
 
-    `progress` hears what is being loaded and the share done, 0..1.
+    `progress` hears what is being loaded and the share done, 0..1; `secret_of` gives keys and paths by name.
     """
     step = iter(range(5))
 
     def options(name: str) -> EngineOptions:
         done = next(step)
         progress(name, done / 5)
-        return EngineOptions(threads=settings.threads, progress=_within(progress, done / 5, 1 / 5))
+        return engine_options(settings, _within(progress, done / 5, 1 / 5), secret_of)
 
     def warmed(engine: E) -> E:
         engine.warm_up()
@@ -41,6 +45,8 @@ def load_engines(settings: Settings, progress: Progress = no_progress) -> Engine
     asr = warmed(create(Kind.ASR, settings.asr, options(settings.asr)))
     llm = warmed(create(Kind.LLM, settings.llm, options(settings.llm)))
     tts = warmed(create(Kind.TTS, settings.tts, options(settings.tts)))
+    if not reads_numbers(tts):
+        spoken.warm_up()  # here, where nobody listens yet: it stops the other threads for a moment
     progress("ready", 1.0)
     return Engines(vad, turn_model, asr, llm, tts)
 

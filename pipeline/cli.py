@@ -1,20 +1,29 @@
-"""What the subcommands of `python -m pipeline` share: --set, and a help that lists every setting."""
+"""What the subcommands of `python -m pipeline` share: --profile, --set, and a help that lists every setting."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
+from pipeline import profiles
+from pipeline.errors import TurnaroundError
 from pipeline.settings import Settings, Tunable, parse_set, tunables
+from pipeline.surroundings import PROFILE, profile_named
 
 
 def parser_with_set(prog: str, description: str | None) -> argparse.ArgumentParser:
-    """A parser that takes `--set NAME=VALUE ...` and lists the settings below its help."""
+    """A parser that takes `--profile` and `--set NAME=VALUE ...`, and lists the settings below its help."""
     parser = argparse.ArgumentParser(
         prog=prog,
         description=description,
         epilog="settings:\n" + settings_list(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--profile",
+        default="",
+        metavar="NAME|FILE",
+        help=f"settings to begin with: {', '.join(profiles.names())}, or a TOML file (else {PROFILE}, else embedded)",
     )
     parser.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="settings, listed below"
@@ -23,8 +32,11 @@ def parser_with_set(prog: str, description: str | None) -> argparse.ArgumentPars
 
 
 def given_settings(given: argparse.Namespace) -> Settings:
-    """The settings of a parsed command line. ValueError in plain words."""
-    return parse_set(given.set)
+    """The settings of a parsed command line: a profile, changed by --set. ValueError in plain words."""
+    try:
+        return parse_set(given.set, profiles.read_profile(given.profile or profile_named()))
+    except TurnaroundError as error:
+        raise ValueError(f"{error.what} ({error.remedy})") from None
 
 
 def settings_list() -> str:

@@ -7,12 +7,14 @@ So every state can be reached in a test without a thread, and a turn cannot end 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from pipeline import work
 from pipeline.chronicle import Chronicle
 from pipeline.clock import Clock
+from pipeline.digits import Expected
 from pipeline.errors import Code
 from pipeline.events import (
     Delta,
@@ -30,7 +32,7 @@ from pipeline.events import (
     TurnView,
     Utterance,
 )
-from pipeline.exchange import OUTCOMES, Exchange, Happening
+from pipeline.exchange import OPENER, OUTCOMES, Exchange, Happening
 from pipeline.finish import finished
 from pipeline.ledger import Ledger
 from pipeline.listen import Again, Began, Over, Quiet
@@ -57,14 +59,36 @@ class Asks(Protocol):
         """Tell the endpointer what the turn model says."""
         ...
 
-    def reply(self, request: work.Think | work.Weigh) -> None: ...
+    def weigh(self, request: work.Weigh) -> None: ...
+
+    def reply(self, request: work.Think) -> None: ...
+
+    def note(self, said: str) -> str:
+        """What the reply to `said` would rest on; "" when nothing fits, or drafts may not begin early."""
+        ...
+
+    def keeps_pace(self) -> bool:
+        """Whether the language model follows running speech; where it does not, an early draft would only slow it."""
+        ...
+
+    def stands(self, answered: str, said: str) -> bool:
+        """Whether the reply begun on `answered` is also the reply to `said`."""
+        ...
+
+    def begun(self) -> None:
+        """A caller speaks: get ready to weigh the words."""
+        ...
 
     def ended(self) -> None:
         """A turn is over and the history has changed: get ready for the next one."""
         ...
 
-    def opener(self, said: str, last: str) -> str:
-        """What to begin the reply with; "" for nothing."""
+    def expected(self) -> Sequence[Expected]:
+        """Numbers of known length that the caller may give."""
+        ...
+
+    def opener(self, said: str, last: str) -> tuple[str, Pcm16] | None:
+        """Words to begin the reply with, and their sound; None for nothing."""
         ...
 
 
@@ -87,6 +111,7 @@ class Conversation:
         self._vad_failed_at = float("-inf")
         self._last_opener = ""
         self._carry = ""
+        self._moved_at = clock.now()  # when a turn last came forward
         self.downlink_s: float | None = None  # what lies between leaving here and being heard
 
     # -- what the caller does
@@ -103,6 +128,7 @@ class Conversation:
             exchange.stamp(Mark.SPEECH_START, began.at)
             self._current = exchange
             self._tell(SpeechStarted(tag, began.at))
+            self._asks.begun()
             return True
 
     def more(self, upto: int) -> None:
@@ -125,16 +151,14 @@ class Conversation:
                 self._ask_transcript(exchange, quiet.upto, final=False)
 
     def again(self, again: Again) -> None:
-        """The caller went on: what was drafted is dropped."""
+        """The caller went on: a draft is dropped, unless it rests on a note that may still fit."""
         with self.floor.lock:
             exchange = self._listened_to()
             if exchange is None or not exchange.step(Happening.RESUME):
                 return
-            old, tag = exchange.tag, self.floor.revise(lambda: void(self._playout.clear()))
-            wasted = exchange.tokens, exchange.busy_s
-            if exchange.revise(tag):
-                self._ledger.dropped(old, *wasted)
-                self._tell(DraftDropped(tag, again.at))
+            exchange.revise(self.floor.revise())
+            if exchange.replying and not self._asks.note(exchange.answers):
+                self._drop(exchange, again.at)
 
     def over(self, over: Over) -> None:
         """The endpoint: the turn is committed."""
@@ -150,6 +174,8 @@ class Conversation:
                 self.notice(NoticeCode.MONOLOGUE_CAPPED)
             if exchange.error is not None:
                 self.fail(exchange.tag, *exchange.error)
+            elif exchange.reply_error is not None and not exchange.early:
+                self.fail(exchange.reply_tag, *exchange.reply_error)
             elif exchange.recognised and exchange.heard:
                 self._commit(exchange)
             elif exchange.recognised or not exchange.asked:
@@ -175,11 +201,12 @@ class Conversation:
         exchange, now = self._current, self._clock.now()
         if exchange is None or exchange.ended:
             return
-        exchange.heard = result.text
+        exchange.heard, exchange.emotion = result.text, result.emotion
         self._tell(Partial(exchange.tag, result.text, now))
         if not result.request.stable:
             if draft and result.text:
-                self._asks.reply(work.Weigh(exchange.tag, exchange.said, ahead=True))
+                self._asks.weigh(work.Weigh(exchange.tag, exchange.said, ahead=True))
+                self._draft_early(exchange)
             return
         exchange.recognised = True
         exchange.stamp(Mark.TRANSCRIPT, now)
@@ -191,10 +218,10 @@ class Conversation:
             self._expect(exchange)
             if not result.text:
                 return
-            if draft:
-                self._start_reply(exchange)
+            if not draft or self._still_right(exchange):
+                self._asks.weigh(work.Weigh(exchange.tag, exchange.said))
             else:
-                self._asks.reply(work.Weigh(exchange.tag, exchange.said))
+                self._start_reply(exchange)
 
     def judged(self, judged: work.Judged) -> bool:
         return self.floor.deliver(judged.tag, judged, self._take_judgement)
@@ -210,7 +237,8 @@ class Conversation:
         if exchange.state is not State.PAUSED:
             return
         said = exchange.heard if exchange.recognised else ""
-        p = finished(exchange.p_sound, exchange.p_text, said, more_to_come=not (exchange.weighed or self._serial))
+        more_to_come = not (exchange.weighed or self._serial)
+        p = finished(exchange.p_sound, exchange.p_text, said, more_to_come, self._asks.expected())
         if p is not None:
             if exchange.recognised and not said:
                 p = min(p, NO_WORDS_YET)
@@ -222,21 +250,61 @@ class Conversation:
         if not exchange.said:
             self.fail(exchange.tag, Code.NOTHING_HEARD, "sound, but no words in it")
             return
-        self._tell(Utterance(exchange.tag, exchange.heard, self._clock.now()))
-        self._playout.open(exchange.tag)
-        self._ledger.hits += exchange.drafted
-        if not exchange.replying:
+        self._tell(Utterance(exchange.tag, exchange.heard, self._clock.now(), exchange.emotion))
+        if self._still_right(exchange):
+            self._ledger.hits += exchange.drafted
+        else:
             self._start_reply(exchange)
+        self._playout.open(exchange.reply_tag)
+        if not exchange.phrase_samples:
+            self._open_with_words(exchange)
+
+    def _open_with_words(self, exchange: Exchange) -> None:
+        """Nothing of the reply is ready: prepared words come before it."""
+        opener = self._asks.opener(exchange.said, self._last_opener)
+        if opener is None:
+            return
+        words, samples = opener
+        now = self._clock.now()
+        exchange.stamp(Mark.FIRST_PHRASE, now)
+        exchange.stamp(Mark.FIRST_AUDIO, now)
+        exchange.open_with(words, len(samples))
+        self._playout.push(Piece(exchange.reply_tag, -len(samples), OPENER, samples))
+        self._tell(Delta(exchange.tag, words, now))
+
+    def _draft_early(self, exchange: Exchange) -> None:
+        """The caller still speaks: a reply can begin as soon as there is a note that it would rest on."""
+        if not self._still_right(exchange) and self._asks.keeps_pace() and self._asks.note(exchange.said):
+            self._start_reply(exchange)
+            exchange.early = True
+
+    def _still_right(self, exchange: Exchange) -> bool:
+        """Whether there is a reply under way, and it answers what was said by now; else it is dropped."""
+        if not exchange.replying:
+            return False
+        broken = exchange.early and exchange.reply_error is not None
+        if not broken and self._asks.stands(exchange.answers, exchange.said):
+            return True
+        self._drop(exchange, self._clock.now())
+        return False
 
     def _start_reply(self, exchange: Exchange) -> None:
-        exchange.replying = True
+        exchange.reply_tag = self.floor.redraft(lambda: void(self._playout.clear()))
+        exchange.answers = exchange.said
         exchange.drafted = not exchange.committed
         if exchange.drafted:
             exchange.drafts += 1
             self._ledger.drafts += 1
             self._tell(DraftStarted(exchange.tag, exchange.heard, self._clock.now()))
-        opener = self._asks.opener(exchange.said, self._last_opener)
-        self._asks.reply(work.Think(exchange.tag, exchange.said, opener, whole=self._serial))
+        weigh = exchange.tag if exchange.state is State.PAUSED else None
+        self._asks.reply(work.Think(exchange.reply_tag, exchange.said, weigh, whole=self._serial))
+
+    def _drop(self, exchange: Exchange, at: float) -> None:
+        """The draft is of no use: nothing of it can act from here on."""
+        self.floor.redraft(lambda: void(self._playout.clear()))
+        self._ledger.dropped(exchange.reply_tag, exchange.tokens, exchange.busy_s)
+        exchange.drop_reply()
+        self._tell(DraftDropped(exchange.tag, at))
 
     def thought(self, thought: work.Thought) -> bool:
         return self.floor.deliver(thought.tag, thought, self._take_thought)
@@ -246,10 +314,6 @@ class Conversation:
         if exchange is None:
             return
         match thought:
-            case work.Opened(_, text):
-                exchange.opener = text
-                exchange.reply = text + (" " if text.isascii() else "")
-                self._tell(Delta(exchange.tag, exchange.reply, now))
             case work.Text(_, text):
                 exchange.stamp(Mark.FIRST_TOKEN, now)
                 exchange.tokens += 1
@@ -275,8 +339,8 @@ class Conversation:
         if exchange is None:
             return
         if isinstance(spoken, work.Last):
-            if not exchange.phrase_samples:
-                self.fail(exchange.tag, Code.TTS_EMPTY, "the voice made no sound of the reply")
+            if not exchange.phrase_samples.keys() - {OPENER}:
+                self.fail(exchange.reply_tag, Code.TTS_EMPTY, "the voice made no sound of the reply")
             self._playout.finish(spoken.tag)
             return
         exchange.stamp(Mark.FIRST_AUDIO, self._clock.now())
@@ -294,14 +358,15 @@ class Conversation:
         """Work for `tag` lay in an inbox for so long."""
         with self.floor.lock:
             exchange = self._current
-            if exchange is not None and exchange.tag == tag and Mark.FIRST_AUDIO not in exchange.timeline.marks:
+            ours = exchange is not None and self.floor.holds(tag)
+            if exchange is not None and ours and Mark.FIRST_AUDIO not in exchange.timeline.marks:
                 exchange.queued_s = max(exchange.queued_s, seconds)
 
     def spent(self, tag: Tag, seconds: float) -> None:
         """The language model or the voice was busy with `tag` for so long."""
         with self.floor.lock:
             exchange = self._current
-            if exchange is not None and exchange.tag == tag:
+            if exchange is not None and self.floor.holds(tag):
                 exchange.busy_s += seconds
             elif self._ledger.late(tag, seconds) and exchange is not None and exchange.tag.turn == tag.turn:
                 exchange.wasted_s += seconds
@@ -323,7 +388,7 @@ class Conversation:
                 if pulled.sounded is not None:
                     self._released(exchange, self._clock.now() + seconds(pulled.sounded))
                 exchange.underruns += pulled.underrun
-                if pulled.drained == exchange.tag:
+                if pulled.drained == exchange.reply_tag:
                     self._drained(exchange)
             return pulled.samples
 
@@ -342,7 +407,7 @@ class Conversation:
             exchange.spoken = exchange.reply
             self._end(exchange)
         else:
-            self.fail(exchange.tag, Code.TTS_EMPTY, "the voice made only silence of the reply")
+            self.fail(exchange.reply_tag, Code.TTS_EMPTY, "the voice made only silence of the reply")
 
     def _silence(self) -> None:
         """As the floor moves on: what plays stops, and its turn ends."""
@@ -361,21 +426,35 @@ class Conversation:
             self.floor.take(self._silence)
             self._carry = ""
 
+    def unstick(self, working: bool, patience_s: float) -> None:
+        """Asked again and again: a committed turn with nobody at work and nothing to play for so long has failed."""
+        with self.floor.lock:
+            exchange, now = self._current, self._clock.now()
+            if working or exchange is None or not exchange.committed or self._playout.waiting:
+                self._moved_at = now
+            elif now - self._moved_at > patience_s:
+                tag = exchange.reply_tag if exchange.replying else exchange.tag
+                self.fail(tag, Code.INTERNAL, "the reply got lost on its way")
+
     def fail(self, tag: Tag, code: Code, detail: str) -> None:
         """End the turn `tag` is in as failed. Of a draft the failure waits: it counts if the turn commits to it."""
         with self.floor.lock:
             exchange = self._current
-            if exchange is None or exchange.tag != tag or exchange.ended:
+            if exchange is None or exchange.ended or not self.floor.holds(tag):
                 return
             if not exchange.committed and code is not Code.VAD_FAILED:
-                exchange.error = (code, detail)
+                if tag.draft:
+                    exchange.reply_error = (code, detail)
+                else:
+                    exchange.error = (code, detail)
                 return
             exchange.step(Happening.FAIL)
             exchange.code, exchange.detail = code, detail
             self._false_starts += code is Code.NOTHING_HEARD
-            # Moving the revision on refuses whatever the stages still have in hand for this turn.
+            # Moving on refuses whatever the stages still have in hand for this turn.
             played: dict[int, int] = {}
-            self.floor.revise(lambda: played.update(self._playout.clear()))
+            self.floor.revise()
+            self.floor.redraft(lambda: played.update(self._playout.clear()))
             exchange.spoken = exchange.heard_by_caller(played)
             self._end(exchange)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
 import socket
 import subprocess
@@ -19,18 +18,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
+from pipeline import stock
 from pipeline.bench.environment import ROOT, cores, environment, installed
 from pipeline.cli import complain, given_settings, parser_with_set
+from pipeline.engines.registry import Row, row
 from pipeline.errors import TurnaroundError
 from pipeline.ports import EngineOptions
 from pipeline.settings import Settings
+from pipeline.stock import PIN, mismatches
+from pipeline.surroundings import engine_options
 
 OLDEST, NEWEST = (3, 11), (3, 13)
-COMPILED = ("numpy", "onnxruntime", "xllamacpp", "av", "soundfile", "soxr")
+COMPILED = ("numpy", "onnxruntime", "onnx", "tokenizers", "xllamacpp", "av", "soundfile", "soxr")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FREE_MEMORY_GB = 1.5  # the embedded engines stay below 1 GB; the browser wants its share
+FREE_MEMORY_GB = 1.5  # a process with the embedded engines takes 1.0 GB; the browser wants its share
 FREE_DISK_GB = 0.5  # weights fetched at run time
-_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;#]+)")
 
 
 class Status(StrEnum):
@@ -54,12 +56,15 @@ def main(args: list[str]) -> int:
     parser = parser_with_set("python -m pipeline doctor", __doc__)
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of lines")
     parser.add_argument("--port", type=int, default=8501, help="the port the page will use (default %(default)s)")
+    parser.add_argument("--engines", action="store_true", help="only the chosen engines: quick; says nothing when well")
     given = parser.parse_args(args)
     try:
         settings = given_settings(given)
     except ValueError as error:
         complain(str(error))
         return 2
+    if given.engines:
+        return _engines_only(settings)
     checks = examine(settings, given.port)
     failed = [c for c in checks if c.status is Status.FAIL]
     if given.json:
@@ -69,6 +74,14 @@ def main(args: list[str]) -> int:
         print(as_lines(checks))
         print(f"\n{len(failed)} of {len(checks)} checks failed." if failed else "\nReady: `make run` opens the page.")
     return 1 if failed else 0
+
+
+def _engines_only(settings: Settings) -> int:
+    """What `make run` says before the page opens: the engines that cannot start, and how to get them."""
+    short = stock.shortages(settings, engine_options(settings))
+    if short:
+        print(stock.in_lines(short))
+    return 1 if short else 0
 
 
 def examine(settings: Settings, port: int = 8501) -> list[Check]:
@@ -130,18 +143,8 @@ def packages(root: Path = ROOT, version_of: Callable[[str], str] = installed) ->
 
 def pins(requirements: Path) -> dict[str, str]:
     """Package -> pinned version of a requirements file."""
-    found = (_PIN.match(line) for line in requirements.read_text(encoding="utf-8").splitlines())
+    found = (PIN.match(line) for line in requirements.read_text(encoding="utf-8").splitlines())
     return {m[1]: m[2] for m in found if m}
-
-
-def mismatches(wanted: dict[str, str], version_of: Callable[[str], str]) -> list[str]:
-    """In words, each package that is absent or of another version. A local label ("2.13.0+cpu") is the same version."""
-    found = {name: version_of(name) for name in wanted}
-    return [
-        f"{name} {found[name] or 'missing'} (pinned {version})"
-        for name, version in wanted.items()
-        if found[name].partition("+")[0] != version
-    ]
 
 
 def _pinned(name: str, wrong: list[str], count: int, bad: Status, remedy: str) -> Check:
@@ -175,32 +178,25 @@ def _why_not_imported(name: str) -> str:
 
 
 def engines(settings: Settings, options: EngineOptions | None = None) -> Iterator[Check]:
-    """The engines of `settings`: packages and weights, without fetching or loading any."""
-    from pipeline.engines.registry import Kind, row
-
-    options = options or EngineOptions()
-    for kind in Kind:
-        name = getattr(settings, "turn_model" if kind is Kind.TURN else kind.value)
-        if kind is Kind.TURN and name == "none":
-            continue
+    """The engines of `settings`: packages, models, keys and weights, without fetching or loading any."""
+    options = options or engine_options(settings)
+    for kind, name in stock.chosen(settings):
         title = f"{kind.value}: {name}"
         try:
-            yield _engine(title, row(kind, name), options)
+            yield _engine(title, row(kind, name), settings, options)
         except TurnaroundError as error:
             yield Check(title, Status.FAIL, error.what, error.remedy)
 
 
-def _engine(title: str, row: Any, options: EngineOptions) -> Check:
-    from pipeline.engines.weights import find
-
-    wanted = {m[1]: m[2] for pin in row.packages if (m := _PIN.match(pin))}
-    if wrong := mismatches(wanted, installed):
-        return Check(title, Status.FAIL, ", ".join(wrong), row.install)
-    absent = [w.file for w in row.weights if find(w, options) is None]
+def _engine(title: str, engine: Row, settings: Settings, options: EngineOptions) -> Check:
+    if lacks := stock.lacks(engine, settings, options):
+        remedies = dict.fromkeys(lack.how for lack in lacks)
+        return Check(title, Status.FAIL, "; ".join(lack.what for lack in lacks), " && ".join(remedies))
+    absent = stock.unfetched(engine, options)
     if absent:
-        remedy = f"{row.install} (or connect: the first start fetches them)"
+        remedy = f"{engine.install} (or connect: the first start fetches them)"
         return Check(title, Status.WARN, f"weights not on this machine yet: {', '.join(absent)}", remedy)
-    return Check(title, Status.OK, f"{row.size_mb:g} MB of weights verified, {row.licence}")
+    return Check(title, Status.OK, f"{engine.size_mb:g} MB of weights verified, {engine.licence}")
 
 
 def transport() -> Iterator[Check]:

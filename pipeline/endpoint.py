@@ -19,6 +19,8 @@ RANGE_DB = 35.0
 NOISE_MARGIN_DB = 7.0  # above the noise floor; a 10 ms window of steady noise stays within 2 dB of its mean
 RESUME_MARGIN_DB = 4.0  # extra, so that a breath or a lip click does not undo a pause
 RESUME_FRAMES = 3
+RECENT_MS = 2000  # after an endpoint a voice is probably the same caller, who had not finished after all
+SAME_VOICE_DB = 18.0  # ... if it is this near to their loudest: an echo of the reply is softer
 SURE = 0.9  # P(finished) from which on nothing more is waited for
 FLOOR_START_DB = -62.0
 FLOOR_FALL = 0.3  # share of the way down per frame: quick, silence is short
@@ -137,6 +139,7 @@ class Endpointer:
         self.p_finished: float | None = None
         self._first = self._last_voiced = -1
         self._run = 0  # voiced frames in a row
+        self._ended, self._ended_peak = -RECENT_MS, 0.0  # the frame of the last endpoint; dBFS of that caller
 
     def expect(self, p_finished: float) -> None:
         """What the turn model says of the current pause."""
@@ -161,14 +164,20 @@ class Endpointer:
         voiced = speech and level > self.levels.threshold + margin
         self.levels.hear(level, probability >= rule.threshold)
         if self.phase is Phase.IDLE:
-            voiced = voiced and probability >= rule.threshold
+            voiced = voiced and (probability >= rule.threshold or self._goes_on(level))
         self._run = self._run + 1 if voiced else 0
-        heard = self._meaning(voiced, rule)
+        heard = self._meaning(voiced, level, rule)
         return [self._move(heard)] if heard is not None else []
 
-    def _meaning(self, voiced: bool, rule: Rule) -> Heard | None:
+    def _goes_on(self, level: float) -> bool:
+        """Whether this may be the caller who was answered too early: then a resumption's evidence is enough."""
+        recent = (self.frame - self._ended) * FRAME_MS <= RECENT_MS
+        return recent and level > self._ended_peak - SAME_VOICE_DB
+
+    def _meaning(self, voiced: bool, level: float, rule: Rule) -> Heard | None:
         if self.phase is Phase.IDLE:
-            return Heard.START if self._run * FRAME_MS >= rule.start_ms else None
+            needed = RESUME_FRAMES * FRAME_MS if self._goes_on(level) else rule.start_ms
+            return Heard.START if voiced and self._run * FRAME_MS >= min(needed, rule.start_ms) else None
         if voiced and (self.phase is Phase.SPEAKING or self._run >= RESUME_FRAMES):
             self._last_voiced = self.frame
         if (self.frame - self._first) * FRAME_MS >= rule.longest_s * 1000:
@@ -194,5 +203,6 @@ class Endpointer:
         if heard is Heard.VOICE:
             return Resumed(self.frame - self._run + 1)
         last = self._last_voiced
+        self._ended, self._ended_peak = self.frame, self.levels.peak
         self.reset()
         return Ended(last, waited, capped=heard is Heard.CAP)

@@ -87,6 +87,7 @@ class Utterance:
     tag: Tag
     text: str
     at: float
+    emotion: str = ""  # how the caller sounded: "happy", "sad", ...; "" where the engine cannot tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class TurnView:
     code: Code | None
     detail: str
     underruns: int = 0
+    emotion: str = ""  # how the caller sounded; "" where the engine cannot tell
     # What it cost and what stood in its way: pipeline/blame.py reads these.
     cold: bool = False  # the session was still getting ready when the caller fell silent
     queued_ms: float = 0.0  # the longest wait of its work in an inbox, until its first audio

@@ -11,6 +11,8 @@ from pipeline.ring import Capture
 from pipeline.timeline import Mark, Timeline
 from pipeline.turn import Tag
 
+OPENER = 0  # the phrase that comes before the model's own; theirs count from 1
+
 
 class Happening(Enum):
     PAUSE = auto()  # the caller fell silent
@@ -41,8 +43,10 @@ OUTCOMES = {
     State.FAILED: Outcome.FAILED,
 }
 
-# What a dropped draft leaves behind is not the turn's.
-DRAFT_MARKS = (Mark.TRANSCRIPT, Mark.FIRST_TOKEN, Mark.FIRST_PHRASE, Mark.FIRST_AUDIO, Mark.JUDGED, Mark.WEIGHED)
+# What an outdated revision or a dropped draft leaves behind is not the turn's.
+LISTEN_MARKS = (Mark.TRANSCRIPT, Mark.JUDGED, Mark.WEIGHED)
+REPLY_MARKS = (Mark.FIRST_TOKEN, Mark.FIRST_PHRASE, Mark.FIRST_AUDIO)
+NO_REPLY = Tag(0)
 
 
 @dataclass(slots=True)
@@ -55,10 +59,13 @@ class Exchange:
     carried: str = ""  # said in a turn before this one whose reply was cut off unheard: the same utterance still
     state: State = State.HEARING
     heard: str = ""
+    emotion: str = ""  # how that sounded; "" where the engine cannot tell
     recognised: bool = False  # `heard` is the transcript of this revision's whole audio
     asked: bool = False  # recognition of this revision was requested
-    replying: bool = False  # the reply to this revision was begun
+    reply_tag: Tag = NO_REPLY  # of the reply under way
+    answers: str = ""  # what was said when it was begun
     drafted: bool = False  # ... before the endpoint
+    early: bool = False  # ... while the caller still spoke
     cached: bool = False
     opener: str = ""  # words the reply begins with that no model made
     reply: str = ""
@@ -69,14 +76,15 @@ class Exchange:
     p_text: float | None = None  # the language model's
     weighed: bool = False  # ... has been given, if only as "cannot tell"
     p_finished: float | None = None  # both together
-    error: tuple[Code, str] | None = None  # of a draft: it counts when the turn is committed
+    error: tuple[Code, str] | None = None  # before the endpoint: it counts when the turn is committed
+    reply_error: tuple[Code, str] | None = None  # likewise, of the reply under way
     code: Code | None = None
     detail: str = ""
     underruns: int = 0
     cold: bool = False  # the session was not ready when the caller paused
     queued_s: float = 0.0  # the longest wait of this revision's work in an inbox, until its first audio
     late_slots: int = 0  # outbound, from this pause to the reply's first sample
-    tokens: int = 0  # pieces the language model made of this revision's reply
+    tokens: int = 0  # pieces the language model made of the reply under way
     busy_s: float = 0.0  # seconds the language model and the voice spent on it
     drafts: int = 0
     drafts_dropped: int = 0
@@ -102,25 +110,39 @@ class Exchange:
     def stamp(self, mark: Mark, at: float) -> None:
         self.timeline = self.timeline.stamped(mark, at)
 
-    def revise(self, tag: Tag) -> bool:
-        """The caller said more: forget the draft. Returns whether there was one."""
-        had_draft = self.replying
-        if had_draft:
-            self.drafts_dropped += 1
-            self.wasted_tokens += self.tokens
-            self.wasted_s += self.busy_s
-        self.tokens = self.late_slots = 0
-        self.busy_s = self.queued_s = 0.0
+    @property
+    def replying(self) -> bool:
+        """Whether a reply was begun and not dropped."""
+        return self.reply_tag != NO_REPLY
+
+    def revise(self, tag: Tag) -> None:
+        """The caller said more: what is known of the pause is void. The reply under way stays."""
         self.tag = tag
-        self.recognised = self.asked = self.replying = self.drafted = self.cached = False
-        self.reply = self.opener = ""
-        self.phrases.clear()
-        self.phrase_samples.clear()
+        self.recognised = self.asked = self.weighed = False
         self.error = None
         self.p_sound = self.p_text = self.p_finished = None
-        self.weighed = False
-        self.timeline = self.timeline.without(*DRAFT_MARKS)
-        return had_draft
+        self.late_slots, self.queued_s = 0, 0.0
+        self.timeline = self.timeline.without(*LISTEN_MARKS)
+
+    def drop_reply(self) -> None:
+        """Forget the draft, and count what it cost."""
+        self.drafts_dropped += 1
+        self.wasted_tokens += self.tokens
+        self.wasted_s += self.busy_s
+        self.tokens, self.busy_s = 0, 0.0
+        self.reply_tag, self.reply_error = NO_REPLY, None
+        self.drafted = self.early = self.cached = False
+        self.reply = self.opener = self.answers = ""
+        self.phrases.clear()
+        self.phrase_samples.clear()
+        self.timeline = self.timeline.without(*REPLY_MARKS)
+
+    def open_with(self, words: str, samples: int) -> None:
+        """The reply begins with words that no model made; `samples` of them, at the playout's rate."""
+        self.opener = words
+        self.reply = f"{words}{' ' if words.isascii() else ''}{self.reply}"
+        self.phrases[OPENER], self.phrase_samples[OPENER] = words, samples
+        self.cached = True
 
     @property
     def said(self) -> str:
@@ -161,6 +183,7 @@ class Exchange:
             code=self.code,
             detail=self.detail,
             underruns=self.underruns,
+            emotion=self.emotion,
             cold=self.cold,
             queued_ms=round(self.queued_s * 1e3, 1),
             late_slots=self.late_slots,

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+
+from pipeline.digits import Expected, missing
 
 SOUND_WEIGHT = 0.5  # a turn model is as sure of a clause as of a sentence
 TEXT_WEIGHT = 1.0
 BIAS = 1.7  # a whole sentence may well be continued: P(end) of 0.15 is already a good sign
 LOWEST, HIGHEST = -4.0, 3.0  # no single witness is believed beyond these log-odds
 NUMBER_DOUBT = 0.7  # digits may go on
+NUMBER_INCOMPLETE, NUMBER_COMPLETE = 0.0, 0.95  # of a number whose length is known
 STATEMENT_DOUBT = 3.0  # who tells something often has more to tell; who asks has asked
 ANSWER_BONUS = 2.0  # "yes" may be followed by anything, so no model expects an end there; mostly it is one
 STATEMENT_WORDS = 3  # shorter is an answer ("yes", "the blue one")
@@ -36,6 +40,9 @@ _ASKING = frozenset(
 )
 _ASKING_CUES = re.compile(
     r"\?|？|\bplease\b|\bi(?: would|'d) like\b|\bi (?:want|need)\b|\bthank|\bbye\b|\bwhether\b|\bhelp\b"
+    # Who reports a trouble asks for its cure.
+    r"|\b(?:broken|damaged|faulty|missing|lost|stolen|wrong|late|hurts?|(?:not|n't) (?:work|arrive|fit|open)\w*)\b"
+    r"|坏|丢|疼|没到|没收到|不能用|投诉"
     r"|[吗呢么几谁哪请]|什么|多少|怎么|我想|我要|谢谢|再见",
     re.IGNORECASE,
 )
@@ -47,14 +54,25 @@ _NUMBER_WORDS = frozenset(
 _CJK_DIGITS = "零一二三四五六七八九十百千万幺两"
 
 
-def finished(sound: float | None, text: float | None, said: str, more_to_come: bool = False) -> float | None:
+def finished(
+    sound: float | None,
+    text: float | None,
+    said: str,
+    more_to_come: bool = False,
+    expected: Sequence[Expected] = (),
+) -> float | None:
     """P(the caller has finished), 0..1; None while there is no witness at all.
 
     sound: the turn model's P(finished). text: the language model's P(the sentence ends after `said`).
+    expected: numbers whose length is known, so that their end is.
     more_to_come: the text's witness has been asked and has not answered; until then the sound alone is not trusted far.
     """
     if holds_floor(said):
         return 0.0  # "um" sounds as finished as "yes"
+    digits_left = missing(said, expected)
+    if digits_left is not None:
+        # Before the last digit more must come, whoever says otherwise; after it nothing is left to say.
+        return NUMBER_INCOMPLETE if digits_left else NUMBER_COMPLETE
     if sound is None and text is None:
         return None
     if text is None:

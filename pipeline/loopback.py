@@ -59,6 +59,7 @@ class Loopback:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="turnaround-loopback", daemon=True)
         self._started_at = 0.0
+        self._fed = 0  # index of the chunk fed last
 
     def start(self) -> Loopback:
         self._started_at = self._clock.now()
@@ -68,6 +69,14 @@ class Loopback:
     def hang_up(self) -> None:
         """Stop feeding and pulling."""
         self._stop.set()
+
+    def interject(self, clip: Samples) -> float:
+        """Say `clip` from the next chunk on, over whatever the session says. When its first sample arrives."""
+        step = CAPTURE_RATE * CAPTURE_MS // 1000
+        start = (self._fed + 2) * step  # the chunk after the one that is on its way
+        end = min(start + len(clip), len(self._audio))
+        self._audio[start:end] = clip[: end - start]
+        return self._started_at + start / CAPTURE_RATE
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end, real seconds; False when it has not come."""
@@ -100,6 +109,7 @@ class Loopback:
             self._clock.sleep(due - self._clock.now())
             if self._stop.is_set():
                 return
+            self._fed = index
             samples = self._audio[index * step : (index + 1) * step]
             self._session.hear(Chunk(samples, self._clock.now()))
             if index % per_frame == 0:

@@ -52,6 +52,7 @@ class Splitter:
     """Feed it pieces of a reply as they come; it gives back phrases as soon as they may be spoken."""
 
     first_words: int = 4  # words after which the first phrase need not wait for punctuation
+    shortest: int = 1  # characters; less is joined with what follows, for a voice that chokes on it
     _held: str = ""
     _given: int = 0
 
@@ -82,6 +83,8 @@ class Splitter:
         if not text.strip():
             return 0
         for i, char in enumerate(text):
+            if len(text[: i + 1].strip()) < self.shortest:
+                continue
             if char in SENTENCE_MARKS and _ends_sentence(text, i, at_end):
                 return _past_closers(text, i + 1)
             if char in CLAUSE_MARKS and _ends_clause(text, i) and self._clause_will_do(text[: i + 1]):

@@ -91,6 +91,11 @@ class Playout:
         """Whether a reply has been released and is not over."""
         return self._sounded
 
+    @property
+    def waiting(self) -> bool:
+        """Whether there is audio still to be played."""
+        return bool(self._heap)
+
     def pull(self, n: int) -> Pulled:
         """The next n samples: the open reply's audio, silence where there is none."""
         out = np.zeros(n, np.int16)

@@ -16,6 +16,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.settings import Settings
+
 Samples: TypeAlias = npt.NDArray[np.float32]  # shape (n,)
 Cancel: TypeAlias = Callable[[], bool]  # True once the result is no longer wanted; cheap, polled per token
 Progress: TypeAlias = Callable[[str, float], None]  # what is going on, share done 0..1
@@ -58,10 +60,16 @@ class Style:
 
     speed: float = 1.0  # 1.0 is the voice's own pace
     voice: str = ""  # "" is the engine's default voice
+    manner: str = ""  # a name out of manners.py, such as "cantonese"; "" is the voice as it is
 
 
 def no_progress(_what: str, _share: float) -> None:
     """A Progress that tells nobody."""
+
+
+def no_secret(_name: str) -> str:
+    """Keys and paths of a machine where none is set."""
+    return ""
 
 
 def never() -> bool:
@@ -75,7 +83,10 @@ class EngineOptions:
 
     threads: int = 2  # inference threads of one call
     cache: Path = field(default_factory=lambda: Path.home() / ".cache" / "turnaround")
+    models: Path = field(default_factory=lambda: Path.home() / ".cache" / "turnaround" / "models")  # from a hub
     progress: Progress = no_progress
+    settings: Settings = field(default_factory=Settings)  # each engine reads its own tunables
+    secret: Callable[[str], str] = no_secret  # the value of a name in Row.needs; "" where it is not set
 
 
 class Engine(Protocol):
@@ -113,12 +124,24 @@ class Turnmodel(Engine, Protocol):
 class Hearing(Protocol):
     """One utterance being recognised. Used by one thread."""
 
+    @property
+    def emotion(self) -> str:
+        """How the caller sounded in the last text given: "happy", "angry", ...; "" where the engine cannot tell."""
+        ...
+
     def feed(self, samples: Samples) -> None:
         """More audio, any length. Cheap: no decoding happens here."""
         ...
 
     def partial(self) -> str:
-        """The text of all audio fed so far; more may follow. Costs a decode. "" when there are no words."""
+        """The text of all audio fed so far, while the caller speaks; more may follow. "" when there are no words.
+
+        Asked for several times a second: an engine that streams gives what it has, and may lack the last word.
+        """
+        ...
+
+    def settled(self) -> str:
+        """The caller pauses: the best text of all audio fed so far, to its last word; more may follow."""
         ...
 
     def finish(self) -> str:
@@ -127,7 +150,9 @@ class Hearing(Protocol):
 
 
 class Asr(Engine, Protocol):
-    def listen(self) -> Hearing: ...
+    def listen(self, language: str = "") -> Hearing:
+        """A new utterance. `language`: "zh", "yue", "en", ... where it is known; engines of one language ignore it."""
+        ...
 
 
 class Llm(Engine, Protocol):
@@ -149,6 +174,7 @@ class Llm(Engine, Protocol):
 
 class Tts(Engine, Protocol):
     rate: int  # Hz of what speak yields
+    shortest: int  # characters a phrase should have: shorter ones are joined with the next where there is one
 
     def speak(self, phrase: str, style: Style, cancel: Cancel) -> Iterator[Samples]:
         """Audio of one phrase, first piece as early as possible, without leading silence.

@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline.replies", description=__doc__)
     parser.add_argument("--callers", type=Path, default=CALLERS, help="a manifest.json of callers")
     parser.add_argument("--scenario", default="shop-en")
-    parser.add_argument("--llm", default="smollm2")
+    parser.add_argument("--llm", default="smollm2-ort")
     parser.add_argument("--threads", type=int, default=EngineOptions().threads)
     parser.add_argument("--json", type=Path, help="write replies and figures to this file")
     chosen = parser.parse_args(argv)

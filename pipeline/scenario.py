@@ -15,7 +15,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from pipeline.digits import Expected
 from pipeline.errors import Code, TurnaroundError
+from pipeline.manners import MANNERS
 from pipeline.ports import Message, Role
 from pipeline.recall import Recall
 
@@ -60,6 +62,13 @@ class Canned(_Part):
     sorry: Text
 
 
+class Number(_Part):
+    """A number that callers give: how it is announced, and how many digits it has."""
+
+    cues: tuple[Text, ...] = Field(min_length=1)
+    digits: int = Field(ge=2, le=30)
+
+
 class Scenario(_Part):
     """One agent. Immutable, shared by every visitor."""
 
@@ -72,6 +81,7 @@ class Scenario(_Part):
     canned: Canned
     facts: tuple[Fact, ...] = Field(min_length=1)
     examples: tuple[Example, ...] = ()
+    numbers: tuple[Number, ...] = ()
 
     def prefix(self) -> list[Message]:
         """The messages every turn of this scenario begins with: persona, then the worked examples."""
@@ -111,8 +121,19 @@ class Scenario(_Part):
         return f"{question.strip()[-LONGEST_QUESTION:]}\n{_LABEL[self.language]}{fact}"
 
     @cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        """The numbers of known length, for the endpoint."""
+        return tuple(Expected(n.cues, n.digits) for n in self.numbers)
+
+    @cached_property
     def _recall(self) -> Recall:
         return Recall([f.text for f in self.facts], [f.keywords for f in self.facts])
+
+
+def spoken_by(scenario: Scenario, manner: str) -> Scenario:
+    """The scenario, its persona told how to word replies in this manner (written Cantonese for Cantonese speech)."""
+    writes = MANNERS[manner].writes if manner in MANNERS and scenario.language == "zh" else ""
+    return scenario.model_copy(update={"persona": f"{scenario.persona}{writes}"}) if writes else scenario
 
 
 def names(folder: Path = FOLDER) -> tuple[str, ...]:

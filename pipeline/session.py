@@ -18,18 +18,24 @@ from typing import Any
 from pipeline import openers, work
 from pipeline.clock import Clock, SystemClock
 from pipeline.conversation import Conversation
+from pipeline.digits import Expected
 from pipeline.errors import Code, TurnaroundError
 from pipeline.events import Event, NoticeCode, Snapshot
 from pipeline.listen import Again, Began, Listening, More, Odd, Over, Quiet, Turning
+from pipeline.manners import MANNERS
+from pipeline.meaning import alike, turned
 from pipeline.playout import Pcm16
 from pipeline.ports import Chunk, Engines, Message, ReplyLimits, Style
-from pipeline.scenario import Scenario, load
+from pipeline.scenario import Scenario, load, spoken_by
 from pipeline.settings import Settings
 from pipeline.stage import Stage, WhenFull
 from pipeline.turn import Tag
 from pipeline.watch import LATE_SLOT_S, Meter, Watchdog
 
 CAPTURE_QUEUE = 200  # chunks: two seconds at 10 ms
+THOUGHTS = (
+    8  # replies and preparations asked for; what is outdated is passed over, so nothing current is ever pushed out
+)
 FRAGMENTS = 10  # phrases of LLM text waiting for the voice
 CONNECTED_S = 1.0
 PATIENCE_S = 0.02  # between two tries to hand a phrase to a busy voice
@@ -50,13 +56,14 @@ class Session:
         self.clock: Clock = clock or SystemClock()
         self.engines, self.serial = engines, serial
         self._settings = settings
-        self._scenario = scenario or load(settings.scenario)
+        self._scenario = spoken_by(scenario or load(settings.scenario), settings.manner)
         self.conversation = Conversation(self.clock, self, serial)
         self._floor = self.conversation.floor
         self._heard_at = float("-inf")
         self._closed = False
+        self._weighing_s = 0.0  # the last weighing of running speech
         self._listening = Listening(engines.vad, lambda: self._settings)
-        self._recogniser = work.Recogniser(engines.asr)
+        self._recogniser = work.Recogniser(engines.asr, self._language)
         self._voice = work.Voice(engines.tts)
         self._scales = work.Scales(engines.llm)
         self._meter = Meter(self.clock)
@@ -80,10 +87,15 @@ class Session:
             "recognise", self._hearken, self._recognised, failing(Code.ASR_FAILED), capacity=1, when_full=latest,
             taken=self._waited,
         )  # fmt: skip
-        self._judge = make("judge", self._judge_sound, self.conversation.judged, ignore, capacity=1, when_full=latest)
+        self._judge = make(
+            "judge", self._judge_sound, self.conversation.judged, ignore, capacity=1, when_full=latest, nice=JUDGE_NICE
+        )
+        self._weigh = make(
+            "weigh", self._weigh_words, self._weighed, ignore, capacity=1, when_full=latest, done=self._weighing_took
+        )
         self._think = make(
-            "think", self._ponder, self._thought, failing(Code.LLM_FAILED), capacity=2, when_full=latest,
-            taken=self._waited, done=self._thought_over,
+            "think", self._ponder, self._thought, failing(Code.LLM_FAILED), capacity=THOUGHTS, when_full=latest,
+            taken=self._waited, done=self._thought_over, nice=REPLY_NICE,
         )  # fmt: skip
         self._speak = make(
             "speak",
@@ -94,8 +106,9 @@ class Session:
             when_full=WhenFull.REFUSE,
             taken=self._waited,
             done=self._uttered,
+            nice=REPLY_NICE,
         )
-        self._stages = (self._listen, self._recognise, self._judge, self._think, self._speak)
+        self._stages = (self._listen, self._recognise, self._judge, self._weigh, self._think, self._speak)
 
     # -- the outside
 
@@ -153,14 +166,15 @@ class Session:
 
     def apply(self, settings: Settings) -> None:
         """New settings, at once. Another scenario also starts with an empty history."""
-        scenario = load(settings.scenario)
+        scenario = spoken_by(load(settings.scenario), settings.manner)
         with self._floor.lock:
             old, self._settings = self._settings, settings
             changed = settings.scenario != old.scenario
             if changed:
-                self._scenario = scenario
                 self.conversation.history.clear()
-        if changed or (settings.speed, settings.openers) != (old.speed, old.openers):
+            self._scenario = scenario
+        voiced = (settings.speed, settings.voice, settings.manner, settings.openers)
+        if changed or voiced != (old.speed, old.voice, old.manner, old.openers):
             self._warm()
 
     def snapshot(self) -> Snapshot:
@@ -193,13 +207,38 @@ class Session:
     def expect(self, p_finished: float) -> None:
         self._listening.endpointer.expect(p_finished)
 
-    def reply(self, request: work.Think | work.Weigh) -> None:
+    def weigh(self, request: work.Weigh) -> None:
+        self._weigh.post(request)
+
+    def reply(self, request: work.Think) -> None:
         self._think.post(request)
 
-    def opener(self, said: str, last: str) -> str:
+    def note(self, said: str) -> str:
+        return self._scenario.fact_for(said) if self._settings.draft and self._settings.draft_early else ""
+
+    def keeps_pace(self) -> bool:
+        return self._weighing_s <= self._settings.partial_every_ms / 1e3
+
+    def stands(self, answered: str, said: str) -> bool:
+        if alike(answered, said):
+            return True
+        note = self.note(answered)
+        return bool(note) and note == self.note(said) and not turned(answered, said)
+
+    def expected(self) -> Sequence[Expected]:
+        return self._scenario.expected
+
+    def opener(self, said: str, last: str) -> tuple[str, Pcm16] | None:
         if self.serial or not self._settings.openers:
-            return ""
-        return openers.load(self._scenario.language).choose(said, last)
+            return None
+        words = openers.load(self._scenario.language).choose(said, last)
+        sound = self._voice.ready(words, self._style())
+        return None if sound is None else (words, sound)
+
+    def begun(self) -> None:
+        # A second time, for engines that run two requests at once: weighing goes on beside a draft.
+        if not self.serial and self._settings.draft:
+            self._weigh.post(work.Warm(tuple(self._scenario.opening(self._history()))))
 
     def ended(self) -> None:
         if not self._closed:
@@ -247,19 +286,32 @@ class Session:
         model = self.engines.turn_model
         return iter(()) if model is None else work.judge(request, model)
 
-    def _ponder(self, item: work.Think | work.Weigh | work.Warm) -> Iterator[work.Thought]:
+    def _history(self) -> tuple[Message, ...]:
+        with self._floor.lock:
+            return tuple(self.conversation.history)
+
+    def _weigh_words(self, item: work.Weigh | work.Warm) -> Iterator[work.Weighed]:
         if isinstance(item, work.Warm):
             self.engines.llm.warm(item.prefix)
             return iter(())
-        with self._floor.lock:
-            history = tuple(self.conversation.history)
-        opening = self._scenario.opening(history)
-        if isinstance(item, work.Weigh):
-            return self._scales.weigh(item, opening)
+        return self._scales.weigh(item, self._scenario.opening(self._history()))
+
+    def _weighed(self, weighed: work.Weighed) -> bool:
+        return self.conversation.thought(weighed)
+
+    def _ponder(self, item: work.Think | work.Warm) -> Iterator[work.Thought]:
+        if isinstance(item, work.Warm):
+            self.engines.llm.warm(item.prefix)
+            return iter(())
+        if self._gone(item.tag)():
+            return iter(())  # dropped while it waited
+        history = self._history()
         thoughts = self._reply(item, self._scenario.messages(history, item.text))
         if item.whole:
             return work.whole_reply(thoughts)
-        return chain(work.open_with(item), self._scales.weigh(work.Weigh(item.tag, item.text), opening), thoughts)
+        if item.weigh is None:
+            return thoughts
+        return chain(self._scales.weigh(work.Weigh(item.weigh, item.text), self._scenario.opening(history)), thoughts)
 
     def _reply(self, item: work.Think, messages: Sequence[Message]) -> Iterator[work.Thought]:
         settings = self._settings
@@ -272,11 +324,13 @@ class Session:
             settings.max_sentences,
             settings.first_phrase_words,
             self._gone(item.tag),
+            self.engines.tts.shortest,
         )
 
     def _thought(self, thought: work.Thought) -> bool:
         if not self.conversation.thought(thought):
-            return False
+            # Weighing may be outdated by a resumed voice while the draft that follows it still stands.
+            return isinstance(thought, work.Weighed)
         if isinstance(thought, work.Say | work.Last):
             gone = self._gone(thought.tag)
             while not self._speak.post(thought):
@@ -287,7 +341,7 @@ class Session:
         return True
 
     def _utter(self, item: work.Say | work.Last | work.Prepare) -> Iterator[work.Spoken]:
-        style = Style(speed=self._settings.speed)
+        style = self._style()
         if isinstance(item, work.Last):
             return iter((item,))
         if isinstance(item, work.Prepare):
@@ -295,16 +349,30 @@ class Session:
         gone = self._gone(item.tag)
         return iter(()) if gone() else self._voice.say(item, style, gone)
 
+    def _style(self) -> Style:
+        settings = self._settings
+        return Style(settings.speed, settings.voice, settings.manner)
+
+    def _language(self) -> str:
+        """What to listen with: the scenario's language, unless the manner of speaking has one of its own."""
+        manner = MANNERS.get(self._settings.manner)
+        hears = manner.hears if manner is not None and self._scenario.language == "zh" else ""
+        return hears or self._scenario.language
+
     # -- what it costs
 
     def _waited(self, item: Any, seconds: float) -> None:
         if not isinstance(item, work.Warm | work.Prepare):
             self.conversation.waited(item.tag, seconds)
 
-    def _thought_over(self, item: work.Think | work.Weigh | work.Warm, seconds: float) -> None:
+    def _thought_over(self, item: work.Think | work.Warm, seconds: float) -> None:
         self.conversation.unready.discard(self._think.name)
         if isinstance(item, work.Think):
             self.conversation.spent(item.tag, seconds)
+
+    def _weighing_took(self, item: work.Weigh | work.Warm, seconds: float) -> None:
+        if isinstance(item, work.Weigh) and item.ahead:
+            self._weighing_s = seconds
 
     def _uttered(self, item: work.Say | work.Last | work.Prepare, seconds: float) -> None:
         if isinstance(item, work.Prepare):
@@ -341,6 +409,7 @@ class Session:
             self._listen: (VAD_TIMEOUT_S, Code.VAD_FAILED),
             self._recognise: (settings.asr_timeout_s, Code.ASR_TIMEOUT),
             self._judge: (JUDGE_TIMEOUT_S, None),
+            self._weigh: (settings.llm_timeout_s, None),
             self._think: (settings.llm_timeout_s, Code.LLM_TIMEOUT),
             self._speak: (settings.tts_timeout_s, Code.TTS_TIMEOUT),
         }
@@ -351,10 +420,12 @@ class Session:
             # The turn ends before the new thread runs: what is left in the inbox is stale by then.
             self._stuck(stage, stalled[0], code, f"no sign of life for {stalled[1]:.1f} s")
             stage.restart()
+        working = any(s.inbox or s.stalled(now) is not None for s in (self._recognise, self._think, self._speak))
+        self.conversation.unstick(working, LOST_S)
 
     def _stuck(self, stage: Stage[Any, Any], item: Any, code: Code | None, detail: str) -> None:
         if stage is self._recognise:
-            self._recogniser = work.Recogniser(self.engines.asr)
+            self._recogniser = work.Recogniser(self.engines.asr, self._language)
         if stage is self._speak:
             self._voice = work.Voice(self.engines.tts)
         if stage is self._listen:
@@ -365,7 +436,10 @@ class Session:
 
 
 VAD_TIMEOUT_S = 2.0
+LOST_S = 3.0  # a reply that nobody makes and that is not there: whatever went wrong, the caller is told
 ASLEEP_S = 1.5  # a watchdog that did not run for so long was not alone in that: a stopped process, a closed lid
+REPLY_NICE = 5  # a draft's later words are made while the transcript is waited for
+JUDGE_NICE = 10  # it starts with the recogniser at every pause, and only the transcript is waited for
 JUDGE_TIMEOUT_S = 2.0
 
 

@@ -56,6 +56,12 @@ class Settings(BaseModel):
         "在判定说完之前就开始生成回复（先扣住不放）。",
         group="listen",
     )
+    draft_early: bool = _tunable(
+        True,
+        "Begin the draft while the caller still speaks, as soon as a fact fits; it stands while the same fact does.",
+        "说话中一旦匹配到资料就开始起草；资料不变则草稿继续有效。",
+        group="listen",
+    )
     partial_every_ms: int = _tunable(
         300,
         "How often the live transcript is refreshed while the caller speaks.",
@@ -117,8 +123,8 @@ class Settings(BaseModel):
     )
     openers: bool = _tunable(
         True,
-        "Begin with a few words prepared at warm-up that suit what was said; marked as a cache hit.",
-        "用预热时合成好的几个字开头，贴合来电内容；标为缓存命中。",
+        "Where no reply is ready yet, begin with prepared words that suit what was said; marked as a cache hit.",
+        "回复还没准备好时，先用预热时合成好、贴合来电内容的几个字开头；标为缓存命中。",
         group="think",
     )
     first_phrase_words: int = _tunable(
@@ -133,6 +139,13 @@ class Settings(BaseModel):
 
     # -- speaking
     speed: float = _tunable(1.0, "Pace of the voice.", "语速。", unit="x", group="speak", ge=0.5, le=2.0)
+    voice: str = _tunable("", "Whose voice; empty is the engine's own.", "音色；留空为引擎默认。", group="speak")
+    manner: str = _tunable(
+        "",
+        "Dialect or mood of the voice, from the next phrase on; for engines that have them.",
+        "方言或情绪，下一句起生效；仅限支持的引擎。",
+        group="speak",
+    )
 
     # -- the budget on screen
     budget_listen_ms: int = _tunable(
@@ -180,7 +193,7 @@ class Settings(BaseModel):
         live=False,
     )
     asr: str = _tunable("moonshine", "Speech recognition engine.", "语音识别引擎。", group="engines", live=False)
-    llm: str = _tunable("smollm2", "Language model engine.", "语言模型引擎。", group="engines", live=False)
+    llm: str = _tunable("smollm2-ort", "Language model engine.", "语言模型引擎。", group="engines", live=False)
     tts: str = _tunable("hibari", "Voice engine.", "语音合成引擎。", group="engines", live=False)
     scenario: str = _tunable(
         "shop-en", "Who answers, and what it knows.", "场景：由谁作答、知道什么。", group="engines"
@@ -194,6 +207,71 @@ class Settings(BaseModel):
         live=False,
         ge=1,
         le=16,
+    )
+
+    llm_nice: int = _tunable(
+        0,
+        "How far the language model gives way when the cores are short (Linux); 0 is not at all.",
+        "算力紧张时语言模型让出处理器的程度（Linux），0 为不让。",
+        group="engines",
+        live=False,
+        ge=0,
+        le=19,
+    )
+    device: Literal["auto", "cpu", "cuda"] = _tunable(
+        "auto", "Where the article's models run.", "文章所用模型的运行设备。", group="engines", live=False
+    )
+    paraformer_chunk: Literal["0,10,5", "0,8,4"] = _tunable(
+        "0,10,5",
+        "Paraformer's window in 60 ms frames: 600 ms, or 480 ms for sooner and less certain words.",
+        "Paraformer 的窗长（60 毫秒帧）：600 毫秒，或 480 毫秒（更快但把握更小）。",
+        group="engines",
+        live=False,
+    )
+    llm_model: str = _tunable(
+        "",
+        "Model of the transformers or openai engine: a preset, a directory, or a name the server knows.",
+        "transformers 或 openai 引擎的模型：预设名、目录，或服务器上的模型名。",
+        group="engines",
+        live=False,
+    )
+    llm_url: str = _tunable(
+        "",
+        "Base address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.",
+        "OpenAI 兼容服务的地址，例如 http://127.0.0.1:8000/v1。",
+        group="engines",
+        live=False,
+    )
+    tts_model: str = _tunable(
+        "",
+        "Model name asked of a speech server; empty is the engine's own.",
+        "语音服务的模型名；留空为引擎默认。",
+        group="engines",
+        live=False,
+    )
+    tts_url: str = _tunable(
+        "",
+        "Base address of an OpenAI-style speech server.",
+        "OpenAI 风格语音服务的地址。",
+        group="engines",
+        live=False,
+    )
+    first_hop_tokens: int = _tunable(
+        25,
+        "Speech tokens before CosyVoice's first chunk (25 are a second): the article's chunk size.",
+        "CosyVoice 首个音频块的语音词元数（25 个为一秒），即文章中的块大小。",
+        unit="tokens",
+        group="engines",
+        live=False,
+        ge=5,
+        le=100,
+    )
+    manners: str = _tunable(
+        "",
+        "Dialects and moods prepared at warm-up, with commas between them: switching to one costs nothing then.",
+        "预热时准备好的方言与情绪，用逗号分隔；切换时几乎不耗时。",
+        group="engines",
+        live=False,
     )
 
     def changed(self, **values: Any) -> Settings:

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import Generic, TypeVar
 
 from pipeline.clock import Clock
+from pipeline.priority import step_back
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -94,9 +95,12 @@ class Stage(Generic[In, Out]):
         when_full: WhenFull,
         taken: Callable[[In, float], None] | None = None,
         done: Callable[[In, float], None] | None = None,
+        nice: int = 0,
     ) -> None:
-        """`taken` is told how many seconds an item had waited, `done` how many were spent on it."""
-        self.name = name
+        """`taken` is told how many seconds an item had waited, `done` how many were spent on it. `nice`: by how much
+        its thread gives way to the others when cores are short.
+        """
+        self.name, self._nice = name, nice
         self._taken, self._done = taken, done
         self.inbox: Inbox[In] = Inbox(clock, capacity, when_full)
         self._work, self._deliver, self._failed = work, deliver, failed
@@ -151,6 +155,7 @@ class Stage(Generic[In, Out]):
         return self._thread is None or not self._thread.is_alive()
 
     def _loop(self, generation: int) -> None:
+        step_back(self._nice)
         while generation == self._generation:
             item = self.inbox.get(None)
             if item is None:

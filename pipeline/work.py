@@ -5,13 +5,14 @@ session but what they are given; they release their engine's iterator when close
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from pipeline.audio import to_int16
 from pipeline.errors import Code, EngineError
+from pipeline.meaning import END_MARKS
 from pipeline.phrases import Splitter, sentence_count, speakable
 from pipeline.playout import Pcm16
 from pipeline.ports import (
@@ -29,7 +30,9 @@ from pipeline.ports import (
     Turnmodel,
 )
 from pipeline.ring import Capture
+from pipeline.spoken import Language, language, spoken
 from pipeline.turn import Tag
+from pipeline.unsaid import said as worded
 
 JUDGED_S = 8.0  # what turn models look at
 RUNAWAY = 4  # pieces per allowed token after which a model that ignores its limit is stopped
@@ -55,9 +58,9 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    tag: Tag
+    tag: Tag  # of the reply
     text: str
-    opener: str = ""  # spoken before the reply itself
+    weigh: Tag | None = None  # weigh the words first, for what listens under this tag: their prefill is the reply's too
     whole: bool = False  # serial mode: the whole reply before its first phrase is handed on
 
 
@@ -108,6 +111,7 @@ class Last:
 class Recognised:
     request: Recognise
     text: str
+    emotion: str = ""  # how the caller sounded; "" where it is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +139,6 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The reply begins with words that no model made."""
-
-    tag: Tag
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Cut:
     """The reply reached its limit in the middle of a sentence."""
 
@@ -159,7 +155,7 @@ class Sound:
     cached: bool = False
 
 
-Thought: TypeAlias = Opened | Text | Say | Cut | Last | Weighed
+Thought: TypeAlias = Text | Say | Cut | Last | Weighed
 Spoken: TypeAlias = Sound | Last
 
 
@@ -168,6 +164,7 @@ class Recogniser:
     """Keeps the Hearing of the utterance under way; used by the recognise thread alone."""
 
     asr: Asr
+    language: Callable[[], str] = lambda: ""  # what the next utterance is listened to with
     _capture: Capture | None = None
     _hearing: Hearing | None = None
     _fed: int = 0
@@ -178,12 +175,13 @@ class Recogniser:
             # A copy: an engine may keep what it is fed, and the capture goes with the turn.
             hearing.feed(request.capture.between(self._fed, request.upto).copy())
             self._fed = request.upto
-        text = hearing.finish() if request.final else hearing.partial()
-        yield Recognised(request, text.strip())
+        ask = hearing.finish if request.final else hearing.settled if request.stable else hearing.partial
+        text = ask().strip()
+        yield Recognised(request, text, hearing.emotion)
 
     def _hearing_of(self, capture: Capture) -> Hearing:
         if self._hearing is None or self._capture is not capture:
-            self._hearing, self._capture, self._fed = self.asr.listen(), capture, 0
+            self._hearing, self._capture, self._fed = self.asr.listen(self.language()), capture, 0
         return self._hearing
 
 
@@ -196,7 +194,7 @@ def judge(request: Judge, model: Turnmodel) -> Iterator[Judged]:
 
 @dataclass(slots=True)
 class Scales:
-    """Weighs words; used by the think thread alone.
+    """Weighs words. The weigh and the think thread share it: what is remembered is replaced as a whole.
 
     While the caller speaks it follows the partial transcript, so that of the final one only the last words are left to
     prefill; the last answer is kept, since often nothing was added.
@@ -207,7 +205,7 @@ class Scales:
 
     def weigh(self, request: Weigh, opening: Sequence[Message]) -> Iterator[Weighed]:
         """P(the words are whole); nothing when the words are not the last ones."""
-        words = request.said.rstrip(" .,?!;:，。？！；：…")
+        words = request.said.rstrip(END_MARKS)
         if words != self._last[0]:
             self._last = (words, self.llm.completeness(opening, request.said))
         if not request.ahead:
@@ -222,11 +220,15 @@ def think(
     max_sentences: int,
     first_words: int,
     cancel: Cancel,
+    shortest: int = 1,
 ) -> Iterator[Thought]:
-    """The reply as text and as phrases to speak. Raises EngineError LLM_EMPTY when there is nothing to say."""
-    splitter = Splitter(first_words)
+    """The reply as text and as phrases to speak. Raises EngineError LLM_EMPTY when there is nothing to say.
+
+    `shortest`: what the voice needs of a phrase, `Tts.shortest`.
+    """
+    splitter = Splitter(first_words, shortest)
     pieces = llm.reply(messages, cancel, limits)
-    said: list[Say] = []  # but for the opener
+    said: list[Say] = []
     text, count = "", 0
     try:
         for piece in pieces:
@@ -252,13 +254,6 @@ def think(
     yield Last(request.tag)
 
 
-def open_with(request: Think) -> Iterator[Thought]:
-    """The opener, as the reply's first phrase."""
-    if request.opener:
-        yield Opened(request.tag, request.opener)
-        yield Say(request.tag, 0, request.opener)
-
-
 def _rest(request: Think, splitter: Splitter, said: list[Say], limited: bool) -> Iterator[Thought]:
     """What the splitter still holds; half a sentence cut off by the limit is left unsaid when a whole one stands."""
     held = splitter.flush()
@@ -271,8 +266,8 @@ def _rest(request: Think, splitter: Splitter, said: list[Say], limited: bool) ->
 
 def _say(request: Think, phrases: Sequence[str], said: list[Say]) -> Iterator[Say]:
     for phrase in phrases:
-        if speakable(phrase):
-            say = Say(request.tag, len(said) + bool(request.opener), phrase, request.whole)
+        if speakable(worded(phrase)):
+            say = Say(request.tag, len(said) + 1, phrase, request.whole)  # 0 is the opener's
             said.append(say)
             yield say
 
@@ -283,33 +278,51 @@ def whole_reply(thoughts: Iterator[Thought]) -> Iterator[Thought]:
     yield from (t for t in held if isinstance(t, Text | Cut | Weighed))
     says = [t for t in held if isinstance(t, Say)]
     if says:
-        yield Say(says[0].tag, 0, " ".join(s.text for s in says), whole=True)
+        yield Say(says[0].tag, 1, " ".join(s.text for s in says), whole=True)
         yield Last(says[0].tag)
 
 
 @dataclass(slots=True)
 class Voice:
-    """One visitor's voice and the phrases it has prepared; used by the speak thread alone."""
+    """One visitor's voice and the phrases it has prepared; but for `ready`, used by the speak thread alone.
+
+    The engine is given a phrase as it is to be said; phrases are known by what is written.
+    """
 
     tts: Tts
     _prepared: dict[tuple[str, Style], Pcm16] = field(default_factory=dict)
+    _language: Language = "en"  # of the last phrase with words in it: how a bare number is read
 
     def prepare(self, request: Prepare, style: Style, cancel: Cancel) -> Iterator[Sound]:
         """Make what is not in the cache yet. Yields nothing."""
         for text in request.texts:
             if (text, style) in self._prepared or cancel():
                 continue
-            sounds = [sound.samples for sound in speak(Say(Tag(0), 0, text), self.tts, style, cancel)]
+            sounds = [sound.samples for sound in self._speak(Say(Tag(0), 0, text), style, cancel)]
             if sounds and not cancel():
                 self._prepared[text, style] = np.concatenate(sounds)
         yield from ()
 
     def say(self, say: Say, style: Style, cancel: Cancel) -> Iterator[Sound]:
         """The phrase, out of the cache if it is there."""
-        ready = self._prepared.get((say.text, style))
+        ready = self.ready(say.text, style)
         if ready is None:
-            return speak(say, self.tts, style, cancel)
+            return self._speak(say, style, cancel)
         return iter((Sound(say.tag, say.index, ready, cached=True),))
+
+    def ready(self, text: str, style: Style) -> Pcm16 | None:
+        """Its audio, if it was prepared. From any thread."""
+        return self._prepared.get((text, style))
+
+    def _speak(self, say: Say, style: Style, cancel: Cancel) -> Iterator[Sound]:
+        self._language = language(say.text, self._language)
+        text = spoken(say.text, self._language, numbers=not reads_numbers(self.tts))
+        return speak(replace(say, text=text), self.tts, style, cancel) if text else iter(())
+
+
+def reads_numbers(tts: Tts) -> bool:
+    """Whether this engine's own front end reads numbers well: it says so by `reads_numbers = True`."""
+    return bool(getattr(tts, "reads_numbers", False))
 
 
 def speak(say: Say, tts: Tts, style: Style, cancel: Cancel) -> Iterator[Sound]:

@@ -26,6 +26,7 @@ class Caller:
     lang: str = "en"
     kind: str = "plain"
     noise_dbfs: float = NOISE_DBFS  # the room, which goes on after the clip
+    speech_start_s: float = 0.0  # the true start of speech
     fact: str = ""  # what a right reply holds; "" when the question has none
 
     @property
@@ -61,6 +62,7 @@ def _caller(folder: Path, clip: Any) -> Caller:
             path=folder / str(clip["file"]),
             text=str(clip["text"]),
             speech_end_s=float(clip["speech_end_s"]),
+            speech_start_s=float(clip.get("speech_start_s", 0.0)),
             lang=str(clip.get("lang", "en")),
             kind=str(clip.get("kind", "plain")),
             noise_dbfs=float(clip.get("noise_dbfs", NOISE_DBFS)),

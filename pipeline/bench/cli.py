@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,9 @@ def parser() -> argparse.ArgumentParser:
         help="browser: headless Chromium's microphone and loudspeaker, mouth to ear (default %(default)s)",
     )
     out.add_argument("--beeps", type=count, metavar="N", help="measure the transport alone, with N beeps in Chromium")
+    out.add_argument(
+        "--barge-in", action="store_true", help="interrupt every reply, and measure how soon it falls silent"
+    )
     out.add_argument("--json", default="", metavar="FILE", help="write the report there; - is stdout")
     return out
 
@@ -86,6 +89,8 @@ def _measure(given: argparse.Namespace) -> int:
     lang = None if given.lang == ALL else given.lang
     callers = read_callers(given.callers, lang, given.limit)
     plan = Plan(callers, settings, given.repeat, given.mode == "serial", given.json)
+    if given.barge_in:
+        return _barge_in(plan, given.through == "browser")
     return _through_browser(plan) if given.through == "browser" else run(plan, _sessions(plan))
 
 
@@ -145,6 +150,25 @@ def _through_browser(plan: Plan) -> int:
     load_before = load()
     turns, cost = page.ask_all(plan.callers, plan.rounds, plan.settings, plan.serial)
     return _conclude(plan, "browser", turns, cost, load_before)
+
+
+def _barge_in(plan: Plan, in_page: bool) -> int:
+    """Every reply is interrupted. Fails when there was nothing to measure."""
+    from pipeline.bench import barge
+
+    if in_page:
+        found = barge.in_page(plan.callers, plan.rounds, plan.settings)
+    else:
+        found = list(barge.at_server(_sessions(plan), plan.callers, plan.rounds))
+    report = {
+        "through": "browser" if in_page else "session",
+        "settings": plan.settings.model_dump(),
+        "interruptions": [asdict(f) for f in found],
+        "summary": barge.report(found),
+        "environment": environment(),
+    }
+    publish(report, barge.table(found), plan.json)
+    return 0 if any(f.silence_ms is not None for f in found) else FAILED
 
 
 def _conclude(plan: Plan, through: str, turns: list[TurnResult], cost: Cost, load_before: float | None) -> int:

@@ -19,6 +19,8 @@ PACKAGES = (
     "aiortc",
     "av",
     "onnxruntime",
+    "onnx",
+    "tokenizers",
     "xllamacpp",
     "hibari-tts",
     "moonshine-voice",

@@ -50,16 +50,17 @@ class Heard:
 def ask_all(callers: Sequence[Caller], rounds: int, settings: Settings, serial: bool) -> tuple[list[TurnResult], Cost]:
     """The rows, and what the server spent. TurnaroundError when there is no browser, no page or no connection."""
     asked = [(caller, number) for number in range(1, rounds + 1) for caller in callers]
-    heard = _call([MicClip(read_clip(c.path), c.speech_end_s) for c, _ in asked], settings, serial)
+    heard = call([MicClip(read_clip(c.path), c.speech_end_s) for c, _ in asked], settings, serial)
     return list(rows(asked, heard)), heard.cost
 
 
-def _call(clips: Sequence[MicClip], settings: Settings, serial: bool) -> Heard:
+def call(clips: Sequence[MicClip], settings: Settings, serial: bool, gap_s: float | Sequence[float] = GAP_S) -> Heard:
+    """One call in Chromium in which these clips are said. TurnaroundError as in `ask_all`."""
     if chromium() is None:
         raise TurnaroundError(Code.PACKAGE_MISSING, "there is no Chromium", "apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder:
         log, server_log = Path(folder) / "turns.jsonl", Path(folder) / "server.log"
-        wav = make_mic_wav(clips, GAP_S, Path(folder) / "callers.wav", LEAD_S)
+        wav = make_mic_wav(clips, gap_s, Path(folder) / "callers.wav", LEAD_S)
         order = Order(str(log), settings.model_dump(), serial)
         collect = "true" if settings.transport == "stock" else "false"
         page = Server(

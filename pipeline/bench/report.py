@@ -44,6 +44,8 @@ class TurnResult:
     draft_hits: int = 0
     drafts_dropped: int = 0
     wasted_tokens: int = 0
+    slots: int = 0  # outbound frames
+    late_slots: int = 0  # ... that left more than 8 ms late
     wasted_cpu_s: float = 0.0  # an estimate, see pipeline/ledger.py
 
     def blame(self, budget: Budget, rules: Rules) -> Blame | None:
@@ -101,6 +103,7 @@ def summary(
         "wer": _round(wer),
         "fact_rate": _share(t.fact_held for t in turns if t.fact_held is not None),
         "underruns": sum(t.underruns for t in turns),
+        "late_slot_rate": _late(turns),
         "drafted_rate": _share(t.drafted for t in turns),
         "cached_rate": _share(t.cached for t in turns),
         **_drafting(turns),
@@ -109,6 +112,11 @@ def summary(
         "rss_mb": round(rss_mb, 1),
         "cpu_s_per_turn": round(cpu_s / len(turns), 2) if turns else None,
     }
+
+
+def _late(turns: Sequence[TurnResult]) -> float | None:
+    slots = sum(t.slots for t in turns)
+    return round(sum(t.late_slots for t in turns) / slots, 5) if slots else None
 
 
 def _drafting(turns: Sequence[TurnResult]) -> dict[str, Any]:
@@ -156,6 +164,8 @@ def table(
     outcomes = ", ".join(f"{n} {name}" for name, n in found["outcomes"].items())
     lines.append(f"  {'turns':<30}{found['turns']:8}   {outcomes}; {found['measured']} measured")
     lines.append(f"  {'underruns':<30}{found['underruns']:8}")
+    if found["late_slot_rate"] is not None:
+        lines.append(f"  {'outbound frames > 8 ms late':<30}{found['late_slot_rate']:8.2%}")
     lines.append(f"  {'memory (RSS), MB':<30}{found['rss_mb']:8.0f}")
     if found["cpu_s_per_turn"] is not None:
         lines.append(f"  {'CPU seconds a turn':<30}{found['cpu_s_per_turn']:8.1f}")

@@ -126,6 +126,8 @@ def result(caller: Caller, number: int, seen: Snapshot, true_end: float) -> Turn
         wasted_tokens=sum(t.wasted_tokens for t in seen.turns),
         wasted_cpu_s=sum(t.wasted_s for t in seen.turns),
         underruns=seen.underruns,
+        slots=seen.load.slots,
+        late_slots=seen.load.late_slots,
         errors=errors(caller.text, transcript, caller.lang),
         fact_held=holds(caller.fact, reply) if caller.fact else None,
     )

@@ -18,6 +18,7 @@ LEAD_S = 4.0  # Chromium plays the wav from getUserMedia on; connecting and capt
 FLOOR_DBFS = -62.0
 TEMPLATE_S = 1.2  # of speech before the true end is looked for in the recording
 SEARCH_S = 1.5  # either side of where it should be
+ANCHORS = 4  # clips by which the file is dated
 RECOGNISED = 0.1  # a weaker match is no match
 
 
@@ -52,9 +53,17 @@ class Spoken:
 
 
 def make_mic_wav(
-    clips: Sequence[MicClip], gap_s: float, path: Path, lead_s: float = LEAD_S, floor_dbfs: float = FLOOR_DBFS
+    clips: Sequence[MicClip],
+    gap_s: float | Sequence[float],
+    path: Path,
+    lead_s: float = LEAD_S,
+    floor_dbfs: float = FLOOR_DBFS,
 ) -> MicWav:
-    """Write a wav with the clips `gap_s` seconds apart (end of speech to next clip), noise-floor silence between."""
+    """Write a wav with the clips `gap_s` seconds apart (end of speech to next clip), noise-floor silence between.
+
+    A sequence gives the gap after each clip.
+    """
+    gaps = [gap_s] * len(clips) if isinstance(gap_s, int | float) else list(gap_s)
     rng = np.random.default_rng(1)
 
     def floor(seconds: float) -> Samples:
@@ -64,9 +73,9 @@ def make_mic_wav(
     parts, at = [floor(lead_s)], round(lead_s * MIC_RATE) / MIC_RATE
     starts: list[float] = []
     ends: list[float] = []
-    for clip in clips:
+    for clip, gap in zip(clips, gaps, strict=True):
         sound = soxr.resample(clip.samples, CAPTURE_RATE, MIC_RATE).astype(np.float32)
-        rest = floor(clip.end_s + gap_s - sound.size / MIC_RATE)
+        rest = floor(clip.end_s + gap - sound.size / MIC_RATE)
         starts.append(at)
         ends.append(at + clip.end_s)
         parts += [sound, rest]
@@ -120,10 +129,16 @@ def _place(at: float) -> int:
 
 
 def _time_of_file(mic: Recording, recorded: Samples, played: Samples, wav: MicWav) -> float:
-    """When the wav's first sample was captured (seconds on the clock), from its first clip, looked for anywhere."""
-    end = wav.ends_s[0]
-    until = _place(end) + _place(2 * LEAD_S)
-    place, _score = _match(recorded[:until], played[_place(end - TEMPLATE_S) : _place(end)])
+    """When the wav's first sample was captured (seconds on the clock), from the first clips, looked for anywhere.
+
+    From the one that fits best: where a busy machine connects late, the first was said before the recording began.
+    """
+    matches = []
+    for end in wav.ends_s[:ANCHORS]:
+        until = _place(end) + _place(2 * LEAD_S)
+        place, score = _match(recorded[:until], played[_place(end - TEMPLATE_S) : _place(end)])
+        matches.append((score, place, end))
+    _score, place, end = max(matches)
     return mic.time_of(min(place * mic.rate // CAPTURE_RATE, mic.pcm.size - 1)) - max(0.0, end - TEMPLATE_S)
 
 
