@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 RUN := .venv/bin/python
 PORT ?= 8501
+PROFILE ?=
 ADDRESS ?= localhost
 CALLERS ?= assets/callers
 JSON ?= runs/bench.json
@@ -14,11 +15,15 @@ ARGS ?=
 # A machine without a screen has no browser to open.
 HEADLESS := $(if $(or $(DISPLAY),$(WAYLAND_DISPLAY),$(filter Darwin,$(shell uname -s))),false,true)
 
-.PHONY: help python setup setup-dev run test lint unit engines browser bench doctor format clean distclean
+# On this machine alone, whoever opens the page is its operator, and may start downloads from it.
+DOWNLOADS := TURNAROUND_DOWNLOADS=$${TURNAROUND_DOWNLOADS:-$(if $(filter localhost 127.0.0.1 ::1,$(ADDRESS)),1,0)}
+PROFILED := $(if $(PROFILE),TURNAROUND_PROFILE='$(PROFILE)')
+
+.PHONY: help python setup setup-dev run test lint unit engines browser bench doctor cosyvoice format clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
-	@echo "  variables: PORT=$(PORT) ADDRESS=$(ADDRESS) CALLERS=$(CALLERS) JSON=$(JSON) ARGS='...' PYTHON=$(PYTHON)"
+	@echo "  variables: PORT=$(PORT) ADDRESS=$(ADDRESS) PROFILE=$(PROFILE) CALLERS=$(CALLERS) JSON=$(JSON) ARGS='...' PYTHON=$(PYTHON)"
 
 python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.13 is needed and none is on the path: install one, or name it (make PYTHON=/path/to/python3.11)"; exit 1; }
@@ -29,9 +34,11 @@ setup: python ## install everything the app needs into .venv
 setup-dev: python ## the same, and what the checks and tests need
 	@$(PYTHON) tools/setup.py dev
 
-run: setup ## open the app in the browser (PORT, ADDRESS)
+run: setup ## open the app in the browser (PORT, ADDRESS, PROFILE=embedded, article, hosted or a TOML file)
+	@$(PROFILED) $(RUN) -m pipeline doctor --engines || case $$? in 1) \
+		echo "The page opens all the same, says this again, and lets you choose other engines." ;; *) exit 1 ;; esac
 	@echo "Turnaround is at http://$(ADDRESS):$(PORT) in a moment. Stop it with Ctrl+C."
-	@$(RUN) -m streamlit run app.py --server.port $(PORT) --server.address $(ADDRESS) --server.headless $(HEADLESS) --server.showEmailPrompt false $(ARGS)
+	@$(PROFILED) $(DOWNLOADS) $(RUN) -m streamlit run app.py --server.port $(PORT) --server.address $(ADDRESS) --server.headless $(HEADLESS) --server.showEmailPrompt false $(ARGS)
 
 test: lint unit engines browser ## every check: style, types, and the tests of all three kinds
 	@echo "All checks passed."
@@ -49,7 +56,8 @@ unit: setup-dev ## the tests that need no model and no browser
 
 engines: setup-dev ## the tests that load the real models
 	@echo "== tests with the real models"
-	@$(RUN) -m pytest -m "engines and not browser" $(ARGS)
+	@$(RUN) -m pytest -m "engines and not memory and not browser" $(ARGS)
+	@$(RUN) -m pytest -m "engines and memory" $(ARGS)
 
 # Without a browser these tests are left out, and say so; where CI=true that is a failure instead.
 browser: setup-dev ## the tests that drive headless Chromium
@@ -65,6 +73,9 @@ bench: setup ## recorded callers through a session, with a report (CALLERS, JSON
 
 doctor: setup ## what is wrong with this machine or this installation, and the remedy
 	@$(RUN) -m pipeline doctor $(ARGS)
+
+cosyvoice: setup ## the source code and the weights of the voice CosyVoice 3 (FOLDER)
+	@$(RUN) tools/fetch_cosyvoice.py $(FOLDER)
 
 format: setup-dev ## put the code into the project's style
 	@$(RUN) -m ruff format .

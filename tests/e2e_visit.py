@@ -7,7 +7,7 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,12 +57,12 @@ class App:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[App]:
-    """The app, its engines loaded by a first visitor who leaves at once."""
+def serving(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[App]:
+    """The app, its engines loaded by a first visitor who leaves at once; `more` goes into its environment."""
     threads = folder / "threads.json"
     options = ["--browser.serverAddress", FOREIGN_HOST, "--runner.postScriptGC", "false"]
     # Tests come and go faster than places are given back.
-    environment = {VARIABLE: str(threads), MAX_VISITORS: "12"}
+    environment = {VARIABLE: str(threads), MAX_VISITORS: "12", **(more or {})}
     with Server(ROOT / "app.py", folder / "server.log", options, environment, "tests.e2e_server") as server:
         with visiting(server.url) as first:
             first.browser.frame(LOADS_WITHIN_S)

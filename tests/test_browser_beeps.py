@@ -115,6 +115,17 @@ def test_a_clip_that_was_not_recorded_is_not_found(tmp_path: Path) -> None:
     assert second is None
 
 
+def test_a_recording_that_began_after_the_first_clip_is_dated_by_another(tmp_path: Path) -> None:
+    clips = [MicClip(speech(1.5, n), 1.5) for n in range(3)]
+    wav = make_mic_wav(clips, gap_s=4.0, path=tmp_path / "mic.wav", lead_s=1.0)
+    late = 4.0
+    first, *rest = find_spoken(recording(wav.pcm[round(late * MIC_RATE) :]), wav)
+    assert first is None or first.score < 0.3
+    for spoken, end in zip(rest, wav.ends_s[1:], strict=True):
+        assert spoken is not None
+        assert spoken.ended_at == pytest.approx(1000.0 + end - late, abs=0.002)
+
+
 def test_a_beep_is_answered_once_and_written_down(tmp_path: Path) -> None:
     clock = ManualClock()
     session = BeepSession(tmp_path / "log", clock)

@@ -120,6 +120,15 @@ def test_no_transcript_becomes_markup(heard: str, reply: str) -> None:
     assert tags(turn(1, heard=heard, reply=reply)) == tags(plain)
 
 
+@pytest.mark.parametrize(("lang", "expected"), [("en", "sounding happy"), ("zh", "听起来高兴")])
+def test_how_the_caller_sounded_stands_beside_their_name(lang: str, expected: str) -> None:
+    def text(emotion: str) -> str:
+        return Shown(bubbles.conversation((turn(1, emotion=emotion),), BUDGET, lang)).text
+
+    assert expected in text("happy")
+    assert text("neutral") == text("unheard-of") == text("")
+
+
 def test_an_interrupted_reply_strikes_what_was_not_spoken() -> None:
     view = turn(
         1,

@@ -39,6 +39,21 @@ def test_confidence_shortens_the_wait_and_a_resumed_voice_forgets_it():
     assert [type(s) for s in signals] == [Paused]  # 600 ms: back to the ceiling
 
 
+def test_a_caller_answered_too_early_is_heard_sooner_than_a_new_one():
+    def frames_to_start(pause, level=-20.0, p=0.95):
+        ear = Endpointer()
+        run(ear, [SOFT] * 30 + [LOUD] * 50 + [SOFT] * 95)  # ends 90 frames into the silence
+        run(ear, [SOFT] * pause)
+        found = [i for i in range(1, 30) if run(ear, [(level, p)])]
+        return found[0] if found else None
+
+    assert frames_to_start(20) == 3
+    assert frames_to_start(20, p=0.3) == 3  # what would do to go on does here
+    assert frames_to_start(400) == 6
+    assert frames_to_start(20, level=-40.0) == 6  # as soft as an echo: no sooner than anybody
+    assert frames_to_start(400, p=0.3) is None
+
+
 def test_a_click_neither_starts_a_turn_nor_undoes_a_pause():
     ear = Endpointer()
     assert run(ear, [SOFT] * 30 + [LOUD] * 5 + [SOFT] * 30) == []

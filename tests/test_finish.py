@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.digits import Expected, missing
 from pipeline.finish import ends_in_number, finished, holds_floor, is_statement
 
 p = st.floats(0, 1)
@@ -40,7 +41,7 @@ def test_fillers_hold_the_floor(said):
     [
         ("The jacket is fine.", True),
         ("It is for my mother.", True),
-        ("我的包裹坏了", True),
+        ("我的包裹是上周买的", True),
         ("The blue.", False),
         ("Where is my order?", False),
         ("I would like to return it.", False),
@@ -73,3 +74,36 @@ def test_numbers_leave_a_doubt():
 def test_a_short_answer_is_whole_whatever_could_follow():
     assert finished(0.6, 0.18, "Yes,") > 0.85
     assert finished(0.6, 0.18, "Yes, and") < 0.3
+
+
+ORDER = (Expected(("order number", "订单号"), 5),)
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("Where is my order?", None),
+        ("My order number is", 5),
+        ("My order number is four, five, seven.", 2),
+        ("My order number is four, five, seven, two, one.", 0),
+        ("my order number is 457 21", 0),
+        ("My order number is forty five, double seven, one", 0),
+        ("no, my order number is one two, I mean my order number is nine", 4),
+        ("我的订单号是四五七", 2),
+        ("我的订单号是四五七二一", 0),
+        ("我的订单号是45721。", 0),
+    ],
+)
+def test_digits_still_to_come(said, left):
+    assert missing(said, ORDER) == left
+
+
+def test_a_number_of_known_length_is_waited_for_and_no_longer():
+    assert finished(0.99, 0.99, "My order number is four, five, seven.", expected=ORDER) == 0.0
+    assert finished(0.02, 0.1, "My order number is four, five, seven, two, one.", expected=ORDER) > 0.9
+
+
+def test_who_reports_a_trouble_asks():
+    assert not is_statement("The jacket is fine, but the zip is broken.")
+    assert not is_statement("我的包裹坏了。")
+    assert is_statement("The jacket is fine.")

@@ -70,3 +70,18 @@ def test_counts():
     assert sentence_count("One. Two! 三。 1.5 no") == 3
     assert word_count("你好世界 hello") == 3
     assert [speakable(t) for t in ("", "...", "😀", "。", "a", "7", "好")] == [False] * 4 + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ("好。我们九点开门。", ["好。我们九点开门。"]),
+        ("嗯，是的，我们九点开门。", ["嗯，是的，", "我们九点开门。"]),
+        ("好的，我们九点开门。", ["好的，", "我们九点开门。"]),
+        ("我们九点开门。好。", ["我们九点开门。", "好。"]),  # nothing follows: the voice is told, and does what it can
+        ("好。", ["好。"]),
+    ],
+)
+def test_a_phrase_too_short_for_the_voice_is_joined_with_the_next(text: str, phrases: list[str]) -> None:
+    splitter = Splitter(4, shortest=3)
+    assert [p for piece in text for p in splitter.feed(piece)] + splitter.flush() == phrases

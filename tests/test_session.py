@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedTurnmodel, ScriptedVad, Step
 from pipeline.errors import Code, EngineError
-from pipeline.events import DraftDropped, DraftStarted, Endpointed, NoticeCode, Outcome, State
+from pipeline.events import DraftDropped, DraftStarted, Endpointed, NoticeCode, Outcome, State, Utterance
 from pipeline.ports import Chunk
 from pipeline.session import running_sessions
 from pipeline.settings import Settings
@@ -495,37 +495,212 @@ def test_a_long_reply_waits_for_the_voice_and_loses_nothing():
 # -- openers
 
 
-def test_an_opener_is_spoken_first_out_of_the_cache_and_marked():
-    asr, llm = ScriptedAsr(["Where is my order?", "When do you open?"]), ScriptedLlm(["It is coming.", "At nine."])
-    with Call(openers=True, asr=asr, llm=llm) as call:
+def asked_of_a_slow_model(call, gate):
+    """One question whose reply is not ready at the endpoint; heard out."""
+    call.say(0.6)
+    call.quiet(1.2, settle=False)
+    call.until(lambda: call.last.cached, "prepared words begin the reply")
+    gate.set()
+    call.settle()
+    call.listen(4.0)
+
+
+def test_an_opener_bridges_what_is_not_ready_and_is_marked():
+    gates = threading.Event(), threading.Event()
+    llm = ScriptedLlm([Step("It is coming.", until=gates[0]), Step("At nine.", until=gates[1])])
+    with Call(openers=True, asr=ScriptedAsr(["Where is my order?", "When do you open?"]), llm=llm) as call:
         prepared = list(call.engines.tts.spoken)
         assert "Let me see." in prepared
-        call.ask()
-        call.listen(4.0)
+        asked_of_a_slow_model(call, gates[0])
         first = call.last
         assert first.reply == first.spoken == "Let me see. It is coming."
-        assert first.cached
-        call.ask()
-        call.listen(4.0)
+        asked_of_a_slow_model(call, gates[1])
         assert call.last.reply == "Good question. At nine."  # never the same twice running
         assert call.engines.tts.spoken == [*prepared, "It is coming.", "At nine."]
         remembered = [m.text for m in llm.asked[-1]]
         assert "It is coming." in remembered
+        each_turn_ended_once(call)
 
 
-def test_a_dropped_draft_uses_up_no_opener():
-    asr = ScriptedAsr([("Where is", "Where is my order?")])
-    with Call(openers=True, asr=asr, turn_model=ScriptedTurnmodel([0.0, 1.0])) as call:
+def test_a_reply_that_is_ready_needs_no_opener():
+    with Call(openers=True, asr=ScriptedAsr(["Where is my order?"]), llm=ScriptedLlm(["It is coming."])) as call:
+        call.say(0.6)
+        call.quiet(0.06)  # the draft is made before the endpoint
+        call.quiet(1.2)
+        call.listen(3.0)
+        assert call.last.reply == "It is coming."
+        assert call.last.drafted
+        assert not call.last.cached
+
+
+# -- drafts that begin while the caller speaks
+
+
+def test_a_draft_begun_early_stands_while_the_same_fact_fits():
+    asr = ScriptedAsr([("Where is my order", "where is my order, um")])
+    with Call(early=True, asr=asr, llm=ScriptedLlm(["It is coming."])) as call:
+        call.say(0.6)
+        assert call.last.state is State.HEARING
+        assert call.session.snapshot().drafts == 1
+        assert not call.session.pull(960).any()  # nothing leaves before the endpoint
+        call.quiet(0.15)
+        call.quiet(1.0)
+        call.listen(3.0)
+        assert (call.last.reply, call.last.heard) == ("It is coming.", "where is my order, um")
+        marks = call.last.timeline.marks
+        assert marks[Mark.FIRST_AUDIO] < marks[Mark.SPEECH_END] < marks[Mark.ENDPOINT] < marks[Mark.RELEASED]
+        seen = call.session.snapshot()
+        assert (seen.drafts, seen.drafts_dropped, seen.draft_hits) == (1, 0, 1)
+        each_turn_ended_once(call)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("Where is", "Where is my order?"),  # another fact
+        ("Can I return this", "Can I not return this?"),  # the same one, turned round
+    ],
+)
+def test_a_draft_begun_early_is_dropped_when_the_meaning_changes(first, then):
+    llm = ScriptedLlm(["Wrong.", "Right."])
+    settings = Settings(partial_every_ms=500)  # one partial, and the draft it begins is at work before the pause
+    with Call(settings, early=True, asr=ScriptedAsr([(first, then)]), llm=llm) as call:
+        call.ask()
+        call.listen(3.0)
+        assert call.last.reply == call.last.spoken == "Right."
+        seen = call.session.snapshot()
+        assert (seen.drafts, seen.drafts_dropped, seen.draft_hits) == (2, 1, 1)
+        assert [m[-1].text.startswith(then) for m in llm.asked] == [False, True]
+        llm.done()
+        each_turn_ended_once(call)
+
+
+def test_a_draft_begun_early_outlives_a_pause_inside_the_question():
+    asr = ScriptedAsr([("I want to return", "I want to return,", "I want to return, the shoes.")])
+    with Call(early=True, asr=asr, llm=ScriptedLlm(["Yes."]), turn_model=ScriptedTurnmodel([0.0, 1.0])) as call:
         call.say(0.4)
-        call.quiet(0.2)
-        call.say(0.4)
+        call.quiet(0.3)
+        call.say(0.25)
         call.quiet(0.15)
         call.quiet(0.5)
+        call.listen(2.0)
+        assert (call.last.reply, call.last.drafts) == ("Yes.", 1)
+        each_turn_ended_once(call)
+
+
+def test_a_language_model_that_does_not_keep_pace_drafts_at_the_pause():
+    with Call(early=True, asr=ScriptedAsr(["Where is my order?"])) as call:
+        assert call.session.keeps_pace()
+        call.session._weighing_s = 0.4  # longer than the partials are apart
+        assert not call.session.keeps_pace()
+        call.session.keeps_pace = lambda: False
+        call.say(0.4)
+        assert call.session.snapshot().drafts == 0
+        call.quiet(0.06)
+        assert call.session.snapshot().drafts == 1
+
+
+class Doubtful(ScriptedLlm):
+    """Weighs words only when told to, so that the caller can go on meanwhile."""
+
+    def __init__(self, *script):
+        super().__init__(*script)
+        self.weighed = threading.Event()
+
+    def completeness(self, opening, said):
+        self.weighed.wait()
+        return 0.5
+
+
+def test_a_reply_that_gets_lost_on_its_way_is_told():
+    with Call() as call:
+        call.session.reply = lambda request: None  # a defect: what was asked for never reaches the model
+        call.ask()
+        assert call.last.state is State.COMMITTED
+        call.until(lambda: call.last.ended, "the watchdog finds it")
+        assert (call.last.state, call.last.code) == (State.FAILED, Code.INTERNAL)
+        each_turn_ended_once(call)
+
+
+def test_a_weight_that_comes_too_late_does_not_take_the_draft_with_it():
+    asr = ScriptedAsr([("I want to return,", "I want to return, the shoes.")])
+    llm = Doubtful(["Yes."])
+    settings = Settings(partial_every_ms=2000)
+    with Call(settings, early=True, asr=asr, llm=llm, turn_model=ScriptedTurnmodel([0.0, 1.0])) as call:
+        call.say(0.4)
+        call.quiet(0.1, settle=False)
+        call.until(lambda: call.session.snapshot().drafts == 1, "a draft begins at the pause")
+        call.say(0.3, settle=False)
+        call.until(lambda: call.last.state is State.HEARING, "the caller goes on")
+        llm.weighed.set()
+        call.settle()
+        call.quiet(0.15)
+        call.quiet(0.6)
+        call.listen(2.0)
+        assert (call.last.state, call.last.reply, call.last.drafts) == (State.ANSWERED, "Yes.", 1)
+        each_turn_ended_once(call)
+
+
+def test_a_draft_begun_early_that_failed_is_tried_again_with_the_whole_question():
+    llm = ScriptedLlm([Step("Yes.", error=BOOM), "Yes."])
+    with Call(early=True, asr=ScriptedAsr(["Where is my order?"]), llm=llm) as call:
+        call.ask()
         call.listen(3.0)
-        assert call.last.reply.startswith("Let me see.")
+        assert call.last.state is State.ANSWERED
+        llm.done()
+        each_turn_ended_once(call)
 
 
 # -- settings on a live session
+
+
+class Attentive(ScriptedAsr):
+    """Remembers what it was asked to listen with."""
+
+    def __init__(self):
+        super().__init__()
+        self.languages = []
+
+    def listen(self, language=""):
+        self.languages.append(language)
+        return super().listen(language)
+
+
+class Styled(ScriptedTts):
+    """Remembers how it was asked to speak."""
+
+    def __init__(self):
+        super().__init__()
+        self.styles = []
+
+    def speak(self, phrase, style, cancel):
+        self.styles.append(style)
+        return super().speak(phrase, style, cancel)
+
+
+def test_cantonese_is_listened_to_worded_and_spoken_from_the_next_phrase_on():
+    asr, tts = Attentive(), Styled()
+    with Call(Settings(scenario="shop-zh"), asr=asr, tts=tts) as call:
+        call.ask()
+        call.listen(3.0)
+        call.session.apply(call.session.settings.changed(manner="cantonese", voice="anna"))
+        call.settle()
+        call.ask()
+        call.listen(3.0)
+        assert asr.languages == ["zh", "yue"]
+        assert (tts.styles[0].manner, tts.styles[-1].manner, tts.styles[-1].voice) == ("", "cantonese", "anna")
+        systems = [m[0].text for m in call.engines.llm.asked]
+        assert "粤语" not in systems[0]
+        assert "粤语" in systems[-1]
+        assert len(call.engines.llm.asked[-1]) > len(call.engines.llm.asked[0])  # the conversation goes on
+
+
+def test_a_manner_of_speaking_chinese_leaves_an_english_scenario_alone():
+    asr = Attentive()
+    with Call(Settings(manner="cantonese"), asr=asr) as call:
+        call.ask()
+        assert asr.languages == ["en"]
+        assert "粤语" not in call.engines.llm.asked[0][0].text
 
 
 def test_another_scenario_starts_afresh():
@@ -566,3 +741,40 @@ def test_two_visitors_on_the_same_engines_do_not_mix():
             assert [(t.heard, t.reply) for t in other.turns] == [("two", "Second.")]
         finally:
             other.session.close()
+
+
+class MoodyAsr:
+    """Asked while the caller speaks it lacks a word; at a pause it has it, and says how the caller sounded."""
+
+    name = "moody"
+
+    def warm_up(self): ...
+
+    def listen(self, language=""):
+        return MoodyHearing()
+
+
+class MoodyHearing:
+    emotion = ""
+
+    def feed(self, samples): ...
+
+    def partial(self):
+        return "Where is"
+
+    def settled(self):
+        self.emotion = "happy"
+        return "Where is it?"
+
+    finish = settled
+
+
+def test_a_pause_is_told_to_the_recogniser_and_what_it_hears_in_the_voice_reaches_the_outside():
+    with Call(asr=MoodyAsr()) as call:
+        call.say(0.8)
+        assert (call.last.heard, call.last.emotion) == ("Where is", "")
+        call.quiet(0.15)
+        assert (call.last.heard, call.last.emotion) == ("Where is it?", "happy")
+        call.quiet(1.0)
+        utterance = next(e for e in call.session.events()[0] if isinstance(e, Utterance))
+        assert (utterance.text, utterance.emotion) == ("Where is it?", "happy")

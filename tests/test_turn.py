@@ -14,10 +14,25 @@ def test_tags_order_by_turn_then_revision():
 def test_deliver_refuses_a_stale_tag():
     floor, got = Floor(), []
     old = floor.take(lambda: None)
-    new = floor.revise(lambda: None)
+    new = floor.revise()
     assert not floor.deliver(old, "stale", got.append)
     assert floor.deliver(new, "fresh", got.append)
     assert got == ["fresh"]
+
+
+def test_a_reply_outlives_a_revision_and_ends_with_the_next_draft_or_turn():
+    floor, silenced = Floor(), []
+    floor.take(lambda: None)
+    reply = floor.redraft(lambda: silenced.append(1))
+    listening = floor.revise()
+    assert floor.holds(reply)
+    following = floor.redraft(lambda: silenced.append(2))
+    assert not floor.holds(reply)
+    assert floor.holds(following)
+    assert floor.holds(listening)
+    floor.take(lambda: silenced.append(3))
+    assert not floor.holds(following)
+    assert silenced == [1, 2, 3]
 
 
 def test_no_stale_item_in_ten_thousand_interrupts():
