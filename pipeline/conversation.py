@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from pipeline import work
+from pipeline import canned, work
 from pipeline.chronicle import Chronicle
 from pipeline.clock import Clock
 from pipeline.digits import Expected
@@ -39,6 +39,7 @@ from pipeline.listen import Again, Began, Over, Quiet
 from pipeline.playout import Pcm16, Piece, Playout, seconds
 from pipeline.ports import Message, Role
 from pipeline.ring import Capture
+from pipeline.scenario import CannedKind
 from pipeline.timeline import Mark, Timeline
 from pipeline.turn import Floor, Tag
 
@@ -91,6 +92,10 @@ class Asks(Protocol):
         """Words to begin the reply with, and their sound; None for nothing."""
         ...
 
+    def canned(self, kind: CannedKind) -> tuple[str, Pcm16] | None:
+        """A canned reply and its sound; None where it is not prepared or not wanted."""
+        ...
+
 
 class Conversation:
     """See the module. Methods take `floor.lock` themselves; the playout and the turns change together."""
@@ -110,6 +115,7 @@ class Conversation:
         self._media: tuple[Tag, int] = (Tag(0), 0)  # media time reached by the reply under way
         self._vad_failed_at = float("-inf")
         self._last_opener = ""
+        self._apologised: CannedKind | None = None  # what the caller was last told, until a reply comes through
         self._carry = ""
         self._moved_at = clock.now()  # when a turn last came forward
         self.downlink_s: float | None = None  # what lies between leaving here and being heard
@@ -405,6 +411,7 @@ class Conversation:
     def _drained(self, exchange: Exchange) -> None:
         if exchange.step(Happening.DRAIN):
             exchange.spoken = exchange.reply
+            self._apologised = None
             self._end(exchange)
         else:
             self.fail(exchange.reply_tag, Code.TTS_EMPTY, "the voice made only silence of the reply")
@@ -456,7 +463,22 @@ class Conversation:
             self.floor.revise()
             self.floor.redraft(lambda: played.update(self._playout.clear()))
             exchange.spoken = exchange.heard_by_caller(played)
+            exchange.apology = self._apologise(exchange, code)
             self._end(exchange)
+
+    def _apologise(self, exchange: Exchange, code: Code) -> str:
+        """A failed turn is heard as well as read; the same words never come twice running. What is said, or ""."""
+        kind = canned.kind_for(code, exchange.sounded_s)
+        ready = None if kind is None or kind == self._apologised else self._asks.canned(kind)
+        if ready is None:
+            return ""
+        self._apologised = kind
+        words, samples = ready
+        tag = self.floor.redraft(lambda: void(self._playout.clear()))
+        self._playout.push(Piece(tag, 0, OPENER, samples))
+        self._playout.finish(tag)
+        self._playout.open(tag)
+        return words
 
     def fail_listening(self, code: Code, detail: str) -> None:
         """The ear broke: the turn under way fails; where there is none, one is opened to say so."""

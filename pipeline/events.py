@@ -155,6 +155,7 @@ class TurnView:
     detail: str
     underruns: int = 0
     emotion: str = ""  # how the caller sounded; "" where the engine cannot tell
+    apology: str = ""  # prepared words that the visitor heard instead of a reply
     # What it cost and what stood in its way: pipeline/blame.py reads these.
     cold: bool = False  # the session was still getting ready when the caller fell silent
     queued_ms: float = 0.0  # the longest wait of its work in an inbox, until its first audio

@@ -70,6 +70,7 @@ class Exchange:
     opener: str = ""  # words the reply begins with that no model made
     reply: str = ""
     spoken: str = ""
+    apology: str = ""  # what the caller was told instead of a reply
     phrases: dict[int, str] = field(default_factory=dict)
     phrase_samples: dict[int, int] = field(default_factory=dict)  # samples at 48 kHz made of each phrase
     p_sound: float | None = None  # the turn model's word on this revision
@@ -109,6 +110,12 @@ class Exchange:
 
     def stamp(self, mark: Mark, at: float) -> None:
         self.timeline = self.timeline.stamped(mark, at)
+
+    @property
+    def sounded_s(self) -> float:
+        """From the first to the last sound of the caller, as far as it is known; 0 before."""
+        marks = self.timeline.marks
+        return max(marks.get(Mark.SPEECH_END, 0.0) - marks.get(Mark.SPEECH_START, 0.0), 0.0)
 
     @property
     def replying(self) -> bool:
@@ -175,6 +182,7 @@ class Exchange:
             final=self.committed or self.ended,
             reply=self.reply if self.committed or self.ended else "",
             spoken=self.spoken,
+            apology=self.apology,
             timeline=self.timeline,
             spans=self.timeline.spans(),
             drafted=self.drafted,

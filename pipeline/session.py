@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 from pipeline import openers, work
+from pipeline.canned import SPOKEN
 from pipeline.clock import Clock, SystemClock
 from pipeline.conversation import Conversation
 from pipeline.digits import Expected
@@ -26,7 +27,7 @@ from pipeline.manners import MANNERS
 from pipeline.meaning import alike, turned
 from pipeline.playout import Pcm16
 from pipeline.ports import Chunk, Engines, Message, ReplyLimits, Style
-from pipeline.scenario import Scenario, load, spoken_by
+from pipeline.scenario import CannedKind, Scenario, load, spoken_by
 from pipeline.settings import Settings
 from pipeline.stage import Stage, WhenFull
 from pipeline.turn import Tag
@@ -173,8 +174,7 @@ class Session:
             if changed:
                 self.conversation.history.clear()
             self._scenario = scenario
-        voiced = (settings.speed, settings.voice, settings.manner, settings.openers)
-        if changed or voiced != (old.speed, old.voice, old.manner, old.openers):
+        if changed or any(getattr(settings, n) != getattr(old, n) for n in PREPARED_BY):
             self._warm()
 
     def snapshot(self) -> Snapshot:
@@ -235,6 +235,11 @@ class Session:
         sound = self._voice.ready(words, self._style())
         return None if sound is None else (words, sound)
 
+    def canned(self, kind: CannedKind) -> tuple[str, Pcm16] | None:
+        words = self._scenario.reply(kind)
+        sound = self._voice.ready(words, self._style()) if self._settings.apologies else None
+        return None if sound is None else (words, sound)
+
     def begun(self) -> None:
         # A second time, for engines that run two requests at once: weighing goes on beside a draft.
         if not self.serial and self._settings.draft:
@@ -248,9 +253,12 @@ class Session:
         """Have ready what every reply of this scenario needs."""
         self.conversation.unready.add(self._think.name)
         self.ended()
-        if self._settings.openers and not self.serial:
+        texts = openers.load(self._scenario.language).texts() if self._settings.openers and not self.serial else ()
+        if self._settings.apologies:
+            texts += tuple(self._scenario.reply(kind) for kind in SPOKEN)
+        if texts:
             self.conversation.unready.add(self._speak.name)
-            self._speak.post(work.Prepare(openers.load(self._scenario.language).texts()))
+            self._speak.post(work.Prepare(texts))
 
     # -- the stages' work and where its results go
 
@@ -435,6 +443,7 @@ class Session:
             self.conversation.fail(item.tag, code, detail)
 
 
+PREPARED_BY = ("speed", "voice", "manner", "openers", "apologies")  # settings that ask for other prepared phrases
 VAD_TIMEOUT_S = 2.0
 LOST_S = 3.0  # a reply that nobody makes and that is not there: whatever went wrong, the caller is told
 ASLEEP_S = 1.5  # a watchdog that did not run for so long was not alone in that: a stopped process, a closed lid

@@ -127,6 +127,12 @@ class Settings(BaseModel):
         "回复还没准备好时，先用预热时合成好、贴合来电内容的几个字开头；标为缓存命中。",
         group="think",
     )
+    apologies: bool = _tunable(
+        True,
+        "Where a turn fails, say so aloud in prepared words: not understood, or something went wrong.",
+        "某一轮失败时，用备好的话说出来：没听清，或出了问题。",
+        group="think",
+    )
     first_phrase_words: int = _tunable(
         4,
         "Words after which the first phrase may be spoken without waiting for punctuation.",

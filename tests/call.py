@@ -18,7 +18,7 @@ STEP = 160  # samples of a 10 ms chunk
 class Call:
     """Engines come in by keyword; what is not given answers every call alike."""
 
-    def __init__(self, settings=None, serial=False, openers=False, early=False, **engines):
+    def __init__(self, settings=None, serial=False, openers=False, early=False, apologies=False, **engines):
         self.clock = ManualClock()
         defaults = {
             "vad": ScriptedVad(),
@@ -28,7 +28,7 @@ class Call:
             "tts": ScriptedTts(),
         }
         self.engines = Engines(**{**defaults, **engines})
-        settings = (settings or Settings()).changed(openers=openers, draft_early=early)
+        settings = (settings or Settings()).changed(openers=openers, draft_early=early, apologies=apologies)
         self.session = Session(self.engines, settings, self.clock, serial=serial).start()
         self.rng = np.random.default_rng(1)
         self.heard = []

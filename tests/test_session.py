@@ -411,6 +411,54 @@ def test_a_short_word_is_tried_again_with_the_silence_after_it():
         assert (call.last.state, call.last.heard) == (State.ANSWERED, "Hello.")
 
 
+# -- what is said of a failure
+
+
+def test_sound_without_words_is_answered_in_prepared_words_but_not_again_and_again():
+    with Call(apologies=True, asr=ScriptedAsr(["", "", "Where is my order?", ""])) as call:
+        told = "Sorry, I did not catch that. Could you say it again?"
+        for expected in (told, "", None, told):  # after a reply it may be said again
+            call.say(0.9)
+            call.quiet(1.2)
+            before = len(call.heard)
+            call.listen(3.0)
+            assert np.any(np.concatenate(call.heard[before:])) == (expected != "")
+            if expected is not None:
+                assert (call.last.code, call.last.apology) == (Code.NOTHING_HEARD, expected)
+        each_turn_ended_once(call)
+
+
+def test_a_cough_gets_no_answer():
+    with Call(apologies=True, asr=ScriptedAsr([""])) as call:
+        call.say(0.3)
+        call.quiet(1.2)
+        assert not call.listen(1.0).any()
+        assert (call.last.code, call.last.apology) == (Code.NOTHING_HEARD, "")
+
+
+def test_a_broken_model_is_told_aloud_and_the_caller_may_cut_in():
+    with Call(apologies=True, llm=ScriptedLlm([RuntimeError("no memory"), "At nine."])) as call:
+        call.ask()
+        assert call.listen(0.1).any()
+        assert (call.last.code, call.last.apology) == (
+            Code.LLM_FAILED, "Sorry, something went wrong on our side. Please try again.",
+        )  # fmt: skip
+        call.say(0.6)
+        call.heard.clear()
+        assert not call.listen(0.5).any()  # silenced by the caller's voice
+        call.quiet(1.2)
+        call.listen(2.0)
+        assert call.last.state is State.ANSWERED
+        each_turn_ended_once(call)
+
+
+def test_without_apologies_a_failure_is_only_read():
+    with Call(apologies=False, llm=ScriptedLlm([RuntimeError("no memory")])) as call:
+        call.ask()
+        assert not call.listen(1.0).any()
+        assert call.last.apology == ""
+
+
 # -- odd input
 
 

@@ -72,6 +72,9 @@ def _reply(view: TurnView, lang: str) -> str:
         struck = f"<s>{escape(unsaid)}</s>" if unsaid else ""
         note = say("talk.interrupted" if said else "talk.interrupted-before", lang)
         return _bubble(who, "reply", f"{escape(said)}{struck}", " ta-cut") + f'<p class="ta-note">{escape(note)}</p>'
+    if view.apology:
+        told = f'{escape(view.apology)} <span class="ta-chip">{escape(say("label.cached", lang))}</span>'
+        return _bubble(who, "reply", told)
     if view.reply:
         return _bubble(who, "reply", escape(view.reply), "" if view.ended else " ta-live")
     if view.state is State.COMMITTED:

@@ -18,6 +18,7 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "max_tokens": ("Tokens of a reply", "回复词元上限"),
     "temperature": ("Randomness", "随机性"),
     "openers": ("Prepared first words", "备好的开头语"),
+    "apologies": ("Say that a turn failed", "失败时出声说明"),
     "first_phrase_words": ("Words of the first phrase", "首个短语词数"),
     "speed": ("Pace of the voice", "语速"),
     "budget_listen_ms": ("Listen", "听的预算"),
