@@ -18,6 +18,7 @@ from pipeline.clock import SystemClock
 
 CHROMIUM_VARIABLE = "TURNAROUND_CHROMIUM"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+TRY_S = 5.0
 START_LABEL = re.compile(r"^(start|开始)$", re.IGNORECASE)
 STOP_LABEL = re.compile(r"^(stop|停止)$", re.IGNORECASE)
 SLICE = 2000  # blocks fetched at a time: 20 s of audio
@@ -143,14 +144,20 @@ class Browser:
 
     def press_start(self, timeout_s: float = 60.0) -> None:
         """Press START once it can be pressed. TimeoutError, with what the page says, when it never can."""
-        from playwright.sync_api import TimeoutError as Late
+        from playwright.sync_api import Error as Failed
 
-        frame = self.frame(timeout_s)
-        try:
-            frame.get_by_role("button", name=START_LABEL).click(timeout=timeout_s * 1000)
-        except Late as error:
-            bar, page = frame.inner_text("body")[:300], self.page.inner_text("body")[-1500:]
-            raise TimeoutError(f"no START. The call bar: {bar!r}\n{self.console[-8:]}\nThe page: {page}") from error
+        until = self._clock.now() + timeout_s
+        while True:
+            frame = self.frame(timeout_s)
+            try:
+                # In short tries: when the component is drawn anew under the pointer, one try may wait for ever.
+                frame.get_by_role("button", name=START_LABEL).click(timeout=TRY_S * 1000)
+                return
+            except Failed as error:
+                if self._clock.now() < until:
+                    continue
+                bar, page = frame.inner_text("body")[:300], self.page.inner_text("body")[-1500:]
+                raise TimeoutError(f"no START. The call bar: {bar!r}\n{self.console[-8:]}\nThe page: {page}") from error
 
     def press_stop(self, timeout_s: float = 10.0) -> None:
         self.frame(timeout_s).get_by_role("button", name=STOP_LABEL).click(timeout=timeout_s * 1000)
