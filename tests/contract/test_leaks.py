@@ -24,6 +24,7 @@ LIGHT = {"silero"}
 GONE_WITHIN_S = 10.0
 SOUND = caller(0.3, 140.0)
 FRAMES = 3
+TRIES = 5  # where heaps are still being filled
 AT_ONCE = 10  # where a call is spent waiting for a server
 ASK = [Message(Role.USER, "Hello?")]
 
@@ -67,9 +68,13 @@ ONE: dict[Kind, Callable[..., None]] = {
 def test_memory_stays_flat(known: Row) -> None:
     made = engine(known.kind, known.name)
     served = not (known.weights or known.models)
-    # glibc gives the threads of client and server heaps of their own, and takes hundreds of calls to fill them.
+    # glibc gives the threads of client and server heaps of their own, and takes thousands of calls to fill them: what
+    # a call adds falls from 9 kB to 2 kB over 3,000 of them. What is lost with every call never falls.
     many = {"at_once": AT_ONCE, "warm_up": CALLS} if served else {}
-    assert growth(lambda: ONE[known.kind](made), **many) < LEAK
+    grown: list[float] = []
+    while len(grown) < (TRIES if served else 1) and (not grown or grown[-1] >= LEAK):
+        grown.append(growth(lambda: ONE[known.kind](made), **many))
+    assert grown[-1] < LEAK, grown
 
 
 @pytest.mark.memory
