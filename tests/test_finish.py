@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.digits import Expected, missing
-from pipeline.finish import ends_in_number, finished, holds_floor, is_statement
+from pipeline.finish import ends_in_number, finished, holds_floor, is_statement, is_torn
 
 p = st.floats(0, 1)
 
@@ -107,3 +107,29 @@ def test_who_reports_a_trouble_asks():
     assert not is_statement("The jacket is fine, but the zip is broken.")
     assert not is_statement("我的包裹坏了。")
     assert is_statement("The jacket is fine.")
+
+
+@pytest.mark.parametrize(
+    ("said", "torn"),
+    [
+        ("Can I pay with?", True),
+        ("I would like to return the", True),
+        ("请把", True),
+        ("我想跟", True),
+        ("What can I pay with?", False),
+        ("Who is it for?", False),
+        ("Can I pay with a gift card?", False),
+        ("Can I come in?", False),
+        ("To", False),
+        ("", False),
+    ],
+)
+def test_a_preposition_without_its_noun_is_torn(said, torn):
+    assert is_torn(said) is torn
+
+
+def test_a_turn_models_no_delays_an_end_but_does_not_forbid_it():
+    """A quiet caller's whole question, which the sound takes for unfinished (0.06); a torn one is held all the same."""
+    question = "Do you ship to Canada?"
+    assert 0.75 < finished(0.06, 0.54, question) < finished(0.97, 0.54, question)
+    assert finished(0.06, 0.33, "Can I pay with?") < 0.3
