@@ -448,7 +448,7 @@ VAD_TIMEOUT_S = 2.0
 LOST_S = 3.0  # a reply that nobody makes and that is not there: whatever went wrong, the caller is told
 ASLEEP_S = 1.5  # a watchdog that did not run for so long was not alone in that: a stopped process, a closed lid
 REPLY_NICE = 5  # a draft's later words are made while the transcript is waited for
-JUDGE_NICE = 5  # after the recogniser, level with a draft's voice: behind that its verdict came 140 ms after the words
+JUDGE_NICE = REPLY_NICE  # waited for too, though less than the transcript: behind a draft's voice it came 140 ms late
 JUDGE_TIMEOUT_S = 2.0
 
 
