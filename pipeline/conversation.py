@@ -37,7 +37,7 @@ from pipeline.finish import finished
 from pipeline.ledger import Ledger
 from pipeline.listen import Again, Began, Over, Quiet
 from pipeline.playout import Pcm16, Piece, Playout, seconds
-from pipeline.ports import Message, Role
+from pipeline.ports import PLAYOUT_RATE, Message, Role
 from pipeline.ring import Capture
 from pipeline.scenario import CannedKind
 from pipeline.timeline import Mark, Timeline
@@ -46,6 +46,7 @@ from pipeline.turn import Floor, Tag
 KEPT_TURNS = 500
 KEPT_MESSAGES = 20
 NO_WORDS_YET = 0.0  # P(finished) of a sound without words: perhaps they come
+HOLDS = 2
 VAD_FAILURE_REST_S = 10.0  # a broken VAD fails one turn in this time, not one a chunk
 
 
@@ -136,6 +137,17 @@ class Conversation:
             self._tell(SpeechStarted(tag, began.at))
             self._asks.begun()
             return True
+
+    def stirred(self, hold_ms: int) -> None:
+        """Perhaps the caller's voice over the reply: it holds its breath until `began` or until the time is over.
+
+        A room that is never still may not keep a reply from being said: only so many times a reply.
+        """
+        with self.floor.lock:
+            exchange = self._current
+            if hold_ms and exchange is not None and exchange.committed and exchange.holds < HOLDS:
+                exchange.holds += 1
+                self._playout.hold(hold_ms * PLAYOUT_RATE // 1000)
 
     def more(self, upto: int) -> None:
         """Time to refresh the live transcript."""

@@ -21,6 +21,8 @@ RESUME_MARGIN_DB = 4.0  # extra, so that a breath or a lip click does not undo a
 RESUME_FRAMES = 3
 RECENT_MS = 2000  # after an endpoint a voice is probably the same caller, who had not finished after all
 SAME_VOICE_DB = 18.0  # ... if it is this near to their loudest: an echo of the reply is softer
+STIR_DB = 12.0  # a single frame this near to the caller's loudest may be their voice, before the VAD has seen enough
+STIR_P = 0.05  # ... and a softer one, when the VAD does not rule it out
 SURE = 0.9  # P(finished) from which on nothing more is waited for
 FLOOR_START_DB = -62.0
 FLOOR_FALL = 0.3  # share of the way down per frame: quick, silence is short
@@ -67,7 +69,14 @@ class Ended:
     capped: bool  # the utterance reached its longest allowed length
 
 
-Signal: TypeAlias = Started | Paused | Resumed | Ended
+@dataclass(frozen=True, slots=True)
+class Stirred:
+    """Perhaps a voice, after an utterance: evidence enough to hold one's breath, not to give up the floor."""
+
+    frame: int
+
+
+Signal: TypeAlias = Started | Paused | Resumed | Ended | Stirred
 
 NEXT: dict[tuple[Phase, Heard], Phase] = {
     (Phase.IDLE, Heard.START): Phase.SPEAKING,
@@ -140,6 +149,7 @@ class Endpointer:
         self._first = self._last_voiced = -1
         self._run = 0  # voiced frames in a row
         self._ended, self._ended_peak = -RECENT_MS, 0.0  # the frame of the last endpoint; dBFS of that caller
+        self._stirring = False
 
     def expect(self, p_finished: float) -> None:
         """What the turn model says of the current pause."""
@@ -160,6 +170,7 @@ class Endpointer:
         """One 10 ms frame: its RMS level in dBFS and the VAD's latest P(speech)."""
         self.frame += 1
         speech = probability >= rule.release
+        stirred = self._stirs(level, probability)
         margin = RESUME_MARGIN_DB if self.phase is Phase.PAUSED else 0.0
         voiced = speech and level > self.levels.threshold + margin
         self.levels.hear(level, probability >= rule.threshold)
@@ -167,7 +178,17 @@ class Endpointer:
             voiced = voiced and (probability >= rule.threshold or self._goes_on(level))
         self._run = self._run + 1 if voiced else 0
         heard = self._meaning(voiced, level, rule)
-        return [self._move(heard)] if heard is not None else []
+        if heard is not None:
+            return [self._move(heard)]
+        return [Stirred(self.frame)] if stirred else []
+
+    def _stirs(self, level: float, probability: float) -> bool:
+        """Whether something begins that may be the caller's voice. Once for each sound, however long."""
+        near = probability >= STIR_P or level > self._ended_peak - STIR_DB
+        after_speech = self.phase is Phase.IDLE and self._ended >= 0
+        stirring = after_speech and near and level > self.levels.threshold + RESUME_MARGIN_DB
+        begins, self._stirring = stirring and not self._stirring, stirring
+        return begins
 
     def _goes_on(self, level: float) -> bool:
         """Whether this may be the caller who was answered too early: then a resumption's evidence is enough."""

@@ -160,6 +160,7 @@ class TurnView:
     cold: bool = False  # the session was still getting ready when the caller fell silent
     queued_ms: float = 0.0  # the longest wait of its work in an inbox, until its first audio
     late_slots: int = 0  # outbound slots later than 8 ms between the end of speech and the reply's first sample
+    holds: int = 0  # times the reply held its breath for what may have been a voice
     drafts: int = 0  # replies begun before the endpoint
     drafts_dropped: int = 0
     wasted_tokens: int = 0  # the language model's pieces of the dropped ones

@@ -85,6 +85,7 @@ class Exchange:
     cold: bool = False  # the session was not ready when the caller paused
     queued_s: float = 0.0  # the longest wait of this revision's work in an inbox, until its first audio
     late_slots: int = 0  # outbound, from this pause to the reply's first sample
+    holds: int = 0  # times the reply held its breath for what may have been a voice
     tokens: int = 0  # pieces the language model made of the reply under way
     busy_s: float = 0.0  # seconds the language model and the voice spent on it
     drafts: int = 0
@@ -195,6 +196,7 @@ class Exchange:
             cold=self.cold,
             queued_ms=round(self.queued_s * 1e3, 1),
             late_slots=self.late_slots,
+            holds=self.holds,
             drafts=self.drafts,
             drafts_dropped=self.drafts_dropped,
             wasted_tokens=self.wasted_tokens,

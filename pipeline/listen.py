@@ -55,13 +55,20 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
+class Stir:
+    """Perhaps the caller's voice; nobody knows yet."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Odd:
     """Something in the audio that the visitor should know."""
 
     notice: NoticeCode
 
 
-Turning: TypeAlias = Began | More | Quiet | Again | Over | Odd
+Turning: TypeAlias = Began | More | Quiet | Again | Over | Stir | Odd
 
 
 def rule_of(settings: Settings) -> Rule:
@@ -158,6 +165,8 @@ class Listening:
             case endpoint.Resumed(frame):
                 self._shown = self._length()
                 return Again(self._arrival(frame * FRAME_SAMPLES))
+            case endpoint.Stirred(frame):
+                return Stir(self._arrival(frame * FRAME_SAMPLES))
             case endpoint.Ended(last, waited, capped):
                 over = Over(self._arrival((last + 1) * FRAME_SAMPLES), waited, capped, self._length())
                 self._capture = None

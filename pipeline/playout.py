@@ -53,6 +53,7 @@ class Playout:
     _finished: Tag | None = None
     _sounded: bool = False
     _dry: bool = False
+    _held: int = 0  # samples for which nothing is let out
     _offset: int = 0  # samples of the heap's first piece already played
     _played: dict[int, int] = field(default_factory=dict)  # phrase -> samples played
 
@@ -72,6 +73,10 @@ class Playout:
         """Let this turn's audio out, held back until now."""
         self._open = tag
 
+    def hold(self, n: int) -> None:
+        """Let silence out for the next n samples, and go on from here after it."""
+        self._held = n
+
     def finish(self, tag: Tag) -> None:
         """No more pieces come for this turn; when the queue is empty it is over."""
         self._finished = tag
@@ -82,7 +87,7 @@ class Playout:
         self._heap.clear()
         self._open = self._finished = None
         self._sounded = self._dry = False
-        self._offset = 0
+        self._offset = self._held = 0
         self._played = {}
         return played
 
@@ -99,6 +104,9 @@ class Playout:
     def pull(self, n: int) -> Pulled:
         """The next n samples: the open reply's audio, silence where there is none."""
         out = np.zeros(n, np.int16)
+        if self._held > 0:
+            self._held -= n
+            return Pulled(out)
         if self._open is None:
             return Pulled(out)
         filled = 0

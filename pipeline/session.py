@@ -22,7 +22,7 @@ from pipeline.conversation import Conversation
 from pipeline.digits import Expected
 from pipeline.errors import Code, TurnaroundError
 from pipeline.events import Event, NoticeCode, Snapshot
-from pipeline.listen import Again, Began, Listening, More, Odd, Over, Quiet, Turning
+from pipeline.listen import Again, Began, Listening, More, Odd, Over, Quiet, Stir, Turning
 from pipeline.manners import MANNERS
 from pipeline.meaning import alike, turned
 from pipeline.playout import Pcm16
@@ -280,6 +280,9 @@ class Session:
                 self.conversation.again(turning)
             case Over():
                 self.conversation.over(turning)
+            case Stir():
+                if self._settings.barge_in:
+                    self.conversation.stirred(self._settings.hold_ms)
             case Odd(notice):
                 self.conversation.notice(notice)
         return True

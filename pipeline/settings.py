@@ -98,6 +98,16 @@ class Settings(BaseModel):
         le=120,
     )
     barge_in: bool = _tunable(True, "Speaking over the reply stops it.", "回复播放时说话即打断。", group="listen")
+    hold_ms: int = _tunable(
+        160,
+        "At the first sign of a voice the reply holds its breath for so long; then it is a barge-in or the reply goes"
+        " on. 0 waits until it is known to be a voice.",
+        "一有人声迹象，回复先停顿这么久；确认是人声则打断，否则接着说。0 表示确认后才停。",
+        unit="ms",
+        group="listen",
+        ge=0,
+        le=400,
+    )
     headphones: bool = _tunable(
         False,
         "Headphones in use: the browser's echo cancellation is switched off.",

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.endpoint import NEXT, Ended, Endpointer, Heard, Paused, Phase, Resumed, Rule, Started
+from pipeline.endpoint import NEXT, Ended, Endpointer, Heard, Paused, Phase, Resumed, Rule, Started, Stirred
 
 RULE = Rule(start_ms=60, pause_ms=60, floor_ms=200, ceiling_ms=900)
 LOUD, SOFT = (-20.0, 0.95), (-65.0, 0.02)
@@ -44,7 +44,7 @@ def test_a_caller_answered_too_early_is_heard_sooner_than_a_new_one():
         ear = Endpointer()
         run(ear, [SOFT] * 30 + [LOUD] * 50 + [SOFT] * 95)  # ends 90 frames into the silence
         run(ear, [SOFT] * pause)
-        found = [i for i in range(1, 30) if run(ear, [(level, p)])]
+        found = [i for i in range(1, 30) if any(isinstance(s, Started) for s in run(ear, [(level, p)]))]
         return found[0] if found else None
 
     assert frames_to_start(20) == 3
@@ -52,6 +52,19 @@ def test_a_caller_answered_too_early_is_heard_sooner_than_a_new_one():
     assert frames_to_start(400) == 6
     assert frames_to_start(20, level=-40.0) == 6  # as soft as an echo: no sooner than anybody
     assert frames_to_start(400, p=0.3) is None
+
+
+def test_perhaps_a_voice_is_told_at_once_and_once_a_sound():
+    ear = Endpointer()
+    run(ear, [SOFT] * 30 + [LOUD] * 50 + [SOFT] * 95)
+    end = ear.frame
+    assert run(ear, [(-20.0, 0.0)] * 5 + [SOFT] * 10) == [Stirred(end + 1)]  # as loud as the caller
+    assert run(ear, [(-40.0, 0.1)] * 2 + [SOFT] * 10) == [Stirred(end + 16)]  # softer, but the VAD has a doubt
+    assert run(ear, [(-40.0, 0.0)] * 20) == []  # the room
+
+
+def test_before_anybody_has_spoken_nothing_stirs():
+    assert run(Endpointer(), [SOFT] * 30 + [LOUD] * 3 + [SOFT] * 30) == []
 
 
 def test_a_click_neither_starts_a_turn_nor_undoes_a_pause():

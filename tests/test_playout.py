@@ -24,6 +24,26 @@ def test_a_draft_waits_at_the_gate():
     assert pulled.sounded == 0
 
 
+def test_a_held_reply_goes_on_where_it_stopped_and_is_no_underrun():
+    playout = Playout()
+    playout.push(Piece(T1, 0, 0, np.arange(1000, 1400, dtype=np.int16)))
+    playout.open(T1)
+    playout.pull(100)
+    playout.hold(150)
+    assert [playout.pull(100).samples.any() for _ in range(2)] == [False, False]
+    assert (playout.pull(100).samples == np.arange(1100, 1200)).all()
+    assert playout.underruns == 0
+
+
+def test_clearing_ends_a_hold():
+    playout = Playout()
+    playout.hold(1000)
+    playout.clear()
+    playout.push(piece(T2, 0, 1000))
+    playout.open(T2)
+    assert playout.pull(100).samples.any()
+
+
 def test_the_first_sounding_sample_is_found_once():
     playout = Playout()
     playout.open(T1)

@@ -144,6 +144,39 @@ def test_barge_in_ends_the_reply_and_begins_a_turn(state):
         each_turn_ended_once(call)
 
 
+def test_the_reply_holds_its_breath_for_a_knock_and_goes_on():
+    with Call() as call:
+        reached(State.SPEAKING, call)
+        call.say(0.02)
+        assert not call.session.pull(960).any()
+        assert call.last.state is State.SPEAKING
+        call.quiet(0.05)
+        call.heard.clear()
+        assert call.listen(0.4).any()
+        call.listen(3.0)
+        assert (call.last.state, call.last.holds, call.last.underruns) == (State.ANSWERED, 1, 0)
+
+
+def test_a_room_that_is_never_still_cannot_silence_a_reply():
+    with Call() as call:
+        reached(State.SPEAKING, call)
+        for _ in range(4):
+            call.say(0.02)
+            call.quiet(0.05)
+        assert call.last.holds == 2
+        call.listen(4.0)
+        assert call.last.state is State.ANSWERED
+
+
+@pytest.mark.parametrize("settings", [Settings(barge_in=False), Settings(hold_ms=0)])
+def test_who_may_not_interrupt_does_not_hold_the_reply_either(settings):
+    with Call(settings) as call:
+        reached(State.SPEAKING, call)
+        call.say(0.02)
+        assert call.session.pull(960).any()
+        assert call.last.holds == 0
+
+
 @pytest.mark.parametrize("state", [State.HEARING, State.PAUSED])
 def test_more_speech_before_the_endpoint_is_the_same_turn(state):
     with Call() as call:

@@ -25,7 +25,7 @@ from pipeline.ui import controls
 
 VARIABLE = "TURNAROUND_MEASURE"
 LOOK_S = 0.1
-COSTS = ("cold", "queued_ms", "late_slots", "drafts", "drafts_dropped", "wasted_tokens", "wasted_s")
+COSTS = ("cold", "queued_ms", "late_slots", "holds", "drafts", "drafts_dropped", "wasted_tokens", "wasted_s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "vad_threshold": ("Speech threshold", "语音判定阈值"),
     "max_utterance_s": ("Longest monologue", "单次发言上限"),
     "barge_in": ("Allow interruptions", "允许打断"),
+    "hold_ms": ("Hold for a possible voice", "疑似人声时停顿"),
     "headphones": ("I wear headphones", "我戴着耳机"),
     "max_sentences": ("Sentences of a reply", "回复句数上限"),
     "max_tokens": ("Tokens of a reply", "回复词元上限"),
