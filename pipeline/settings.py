@@ -99,7 +99,7 @@ class Settings(BaseModel):
     )
     barge_in: bool = _tunable(True, "Speaking over the reply stops it.", "回复播放时说话即打断。", group="listen")
     hold_ms: int = _tunable(
-        160,
+        240,
         "At the first sign of a voice the reply holds its breath for so long; then it is a barge-in or the reply goes"
         " on. 0 waits until it is known to be a voice.",
         "一有人声迹象，回复先停顿这么久；确认是人声则打断，否则接着说。0 表示确认后才停。",
