@@ -150,6 +150,7 @@ class Endpointer:
         self._run = 0  # voiced frames in a row
         self._ended, self._ended_peak = -RECENT_MS, 0.0  # the frame of the last endpoint; dBFS of that caller
         self._stirring = False
+        self._calm = False  # the VAD has let go of that caller's last word
 
     def expect(self, p_finished: float) -> None:
         """What the turn model says of the current pause."""
@@ -184,8 +185,10 @@ class Endpointer:
 
     def _stirs(self, level: float, probability: float) -> bool:
         """Whether something begins that may be the caller's voice. Once for each sound, however long."""
-        near = probability >= STIR_P or level > self._ended_peak - STIR_DB
         after_speech = self.phase is Phase.IDLE and self._ended >= 0
+        doubt = self._calm and probability >= STIR_P
+        self._calm = after_speech and (self._calm or probability < STIR_P)
+        near = doubt or level > self._ended_peak - STIR_DB
         stirring = after_speech and near and level > self.levels.threshold + RESUME_MARGIN_DB
         begins, self._stirring = stirring and not self._stirring, stirring
         return begins

@@ -206,3 +206,8 @@ class Snapshot:
     wasted_cpu_s: float = 0.0  # an estimate: busy time of think and speak, as if on one core
     load: Load = field(default_factory=Load)
     notices: tuple[Notice, ...] = ()  # the latest last
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the caller has fallen silent and the reply has not begun."""
+        return bool(self.turns) and self.turns[-1].state in (State.PAUSED, State.COMMITTED)

@@ -26,7 +26,7 @@ NUMBER_INCOMPLETE, NUMBER_COMPLETE = 0.0, 0.95  # of a number whose length is kn
 STATEMENT_DOUBT = 3.0  # who tells something often has more to tell; who asks has asked
 ANSWER_BONUS = 2.0  # "yes" may be followed by anything, so no model expects an end there; mostly it is one
 STATEMENT_WORDS = 3  # shorter is an answer ("yes", "the blue one")
-UNKNOWN_SOUND = 0.5
+UNKNOWN_SOUND = 0.65  # before it has spoken: what it mostly says of a pause, and less than of most ends
 ALONE = 0.7
 
 FILLERS = frozenset(

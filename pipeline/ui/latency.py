@@ -22,7 +22,7 @@ _FILE = "turnaround-turns"
 @st.fragment(run_every=POLL_S)
 def page(visit: Visit, lang: str) -> None:
     """Everything on the page, or what to do while there is nothing to show."""
-    turns = tuple(t for t in all_turns(visit.session.snapshot()) if t.ended)
+    turns = tuple(t for t in all_turns(visit.after_the_gap()) if t.ended)
     budget = controls.budget(controls.current())
     st.subheader(say("lat.heading", lang), anchor=False)
     known = charts.measured(turns)

@@ -67,7 +67,7 @@ def call_status(visit: Visit, phase: str, lang: str) -> None:
 @st.fragment(run_every=POLL_S)
 def conversation(visit: Visit, lang: str) -> None:
     """What is said, and where the milliseconds went."""
-    snapshot = visit.session.snapshot()
+    snapshot = visit.after_the_gap()
     settings = controls.current()
     turns, budget, rules = all_turns(snapshot), controls.budget(settings), controls.rules(settings)
     left, right = st.columns([3, 2], gap="medium")

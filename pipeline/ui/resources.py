@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pipeline.session import Session
     from pipeline.stock import Shortage
 
+GAP_S = 0.4
+GAP_LOOK_S = 0.03
 MAX_VISITORS = "TURNAROUND_MAX_VISITORS"
 Choice: TypeAlias = tuple[tuple[str, Any], ...]  # what decides which engines are loaded
 
@@ -134,8 +136,20 @@ class Visit:
 
     def poll(self, active: bool = False) -> Snapshot:
         """The session's snapshot; says at the same time that the page is alive."""
-        snapshot = self.session.snapshot()
+        snapshot = self.after_the_gap()
         self.places.seen(self.seat, active or snapshot.connected or snapshot.speaking)
+        return snapshot
+
+    def after_the_gap(self) -> Snapshot:
+        """The session's snapshot, taken when no reply is awaited, or after GAP_S.
+
+        Sending and drawing a page takes a core, and between the caller's last word and the reply's first there is none
+        to spare. Blocks the script of this visitor's page, nobody else's.
+        """
+        clock = self.session.clock
+        until = clock.now() + GAP_S
+        while (snapshot := self.session.snapshot()).awaited and clock.now() < until:
+            clock.sleep(GAP_LOOK_S)
         return snapshot
 
     def hung_up(self, ended: object) -> None:
