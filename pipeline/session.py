@@ -15,8 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from pipeline import openers, work
-from pipeline.canned import SPOKEN
+from pipeline import canned, openers, work
 from pipeline.clock import Clock, SystemClock
 from pipeline.conversation import Conversation
 from pipeline.digits import Expected
@@ -229,7 +228,7 @@ class Session:
         return self._scenario.expected
 
     def opener(self, said: str, last: str) -> tuple[str, Pcm16] | None:
-        if self.serial or not self._settings.openers:
+        if not self._prepared_words:
             return None
         words = openers.load(self._scenario.language).choose(said, last)
         sound = self._voice.ready(words, self._style())
@@ -253,12 +252,21 @@ class Session:
         """Have ready what every reply of this scenario needs."""
         self.conversation.unready.add(self._think.name)
         self.ended()
-        texts = openers.load(self._scenario.language).texts() if self._settings.openers and not self.serial else ()
+        texts: tuple[str, ...] = ()
+        if self._prepared_words:
+            texts += openers.load(self._scenario.language).texts() + self._replies(canned.REPLIES)
         if self._settings.apologies:
-            texts += tuple(self._scenario.reply(kind) for kind in SPOKEN)
+            texts += self._replies(canned.APOLOGIES)
         if texts:
             self.conversation.unready.add(self._speak.name)
             self._speak.post(work.Prepare(texts))
+
+    @property
+    def _prepared_words(self) -> bool:
+        return self._settings.openers and not self.serial
+
+    def _replies(self, kinds: Sequence[CannedKind]) -> tuple[str, ...]:
+        return tuple(self._scenario.reply(kind) for kind in kinds)
 
     # -- the stages' work and where its results go
 
@@ -317,12 +325,19 @@ class Session:
         if self._gone(item.tag)():
             return iter(())  # dropped while it waited
         history = self._history()
-        thoughts = self._reply(item, self._scenario.messages(history, item.text))
+        words = self._prepared_reply(item.text, history)
+        thoughts = work.recite(item, words) if words else self._reply(item, self._scenario.messages(history, item.text))
         if item.whole:
             return work.whole_reply(thoughts)
         if item.weigh is None:
             return thoughts
         return chain(self._scales.weigh(work.Weigh(item.weigh, item.text), self._scenario.opening(history)), thoughts)
+
+    def _prepared_reply(self, said: str, history: Sequence[Message]) -> str:
+        """The canned reply to `said`; "" where a model has to answer, as it has who just heard these very words."""
+        kind = canned.asked_for(said) if self._prepared_words else None
+        words = "" if kind is None else self._scenario.reply(kind)
+        return "" if history and history[-1].text == words else words
 
     def _reply(self, item: work.Think, messages: Sequence[Message]) -> Iterator[work.Thought]:
         settings = self._settings

@@ -133,8 +133,9 @@ class Settings(BaseModel):
     )
     openers: bool = _tunable(
         True,
-        "Where no reply is ready yet, begin with prepared words that suit what was said; marked as a cache hit.",
-        "回复还没准备好时，先用预热时合成好、贴合来电内容的几个字开头；标为缓存命中。",
+        "Where no reply is ready yet, begin with prepared words that suit what was said; answer a farewell and the wish"
+        " for a person with the scenario's own. Marked as a cache hit.",
+        "回复还没准备好时，先用预热时合成好、贴合来电内容的几个字开头；告别和转人工用场景备好的话回答。标为缓存命中。",
         group="think",
     )
     apologies: bool = _tunable(

@@ -272,6 +272,13 @@ def _say(request: Think, phrases: Sequence[str], said: list[Say]) -> Iterator[Sa
             yield say
 
 
+def recite(request: Think, words: str) -> Iterator[Thought]:
+    """A reply that is known beforehand, as one phrase: so the voice finds it among what it has prepared."""
+    yield Text(request.tag, words)
+    yield Say(request.tag, 1, words)
+    yield Last(request.tag)
+
+
 def whole_reply(thoughts: Iterator[Thought]) -> Iterator[Thought]:
     """Serial mode: nothing is handed on before the model has finished, and then as one phrase."""
     held = list(thoughts)

@@ -492,6 +492,36 @@ def test_without_apologies_a_failure_is_only_read():
         assert call.last.apology == ""
 
 
+# -- what needs no model
+
+
+@pytest.mark.parametrize(
+    ("said", "reply"),
+    [
+        ("Thanks, that is all I needed.", "Thank you for calling. Goodbye."),
+        ("I want to speak with a manager.", "Let me pass you on to a colleague."),
+    ],
+)
+def test_a_farewell_and_the_wish_for_a_person_are_answered_out_of_the_cache(said, reply):
+    llm = ScriptedLlm(["The model's own."])
+    with Call(openers=True, asr=ScriptedAsr([said]), llm=llm) as call:
+        call.ask()
+        call.listen(3.0)
+        assert (call.last.state, call.last.reply, call.last.cached) == (State.ANSWERED, reply, True)
+        assert not llm.asked
+        call.ask()  # the same words again: now the model thinks of others
+        call.listen(3.0)
+        assert call.last.reply.endswith("The model's own.")
+        each_turn_ended_once(call)
+
+
+def test_without_prepared_words_the_model_says_goodbye():
+    with Call(asr=ScriptedAsr(["Goodbye."]), llm=ScriptedLlm(["So long."])) as call:
+        call.ask()
+        call.listen(3.0)
+        assert (call.last.reply, call.last.cached) == ("So long.", False)
+
+
 # -- odd input
 
 
