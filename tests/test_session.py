@@ -504,7 +504,7 @@ def test_without_apologies_a_failure_is_only_read():
 )
 def test_a_farewell_and_the_wish_for_a_person_are_answered_out_of_the_cache(said, reply):
     llm = ScriptedLlm(["The model's own."])
-    with Call(openers=True, asr=ScriptedAsr([said]), llm=llm) as call:
+    with Call(openers=True, asr=ScriptedAsr([said, said]), llm=llm) as call:
         call.ask()
         call.listen(3.0)
         assert (call.last.state, call.last.reply, call.last.cached) == (State.ANSWERED, reply, True)
