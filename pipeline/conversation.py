@@ -46,7 +46,7 @@ from pipeline.turn import Floor, Tag
 KEPT_TURNS = 500
 KEPT_MESSAGES = 20
 NO_WORDS_YET = 0.0  # P(finished) of a sound without words: perhaps they come
-HOLDS = 2
+HOLDS = 2  # a reply
 VAD_FAILURE_REST_S = 10.0  # a broken VAD fails one turn in this time, not one a chunk
 
 

@@ -58,8 +58,6 @@ class Over:
 class Stir:
     """Perhaps the caller's voice; nobody knows yet."""
 
-    at: float
-
 
 @dataclass(frozen=True, slots=True)
 class Odd:
@@ -165,8 +163,8 @@ class Listening:
             case endpoint.Resumed(frame):
                 self._shown = self._length()
                 return Again(self._arrival(frame * FRAME_SAMPLES))
-            case endpoint.Stirred(frame):
-                return Stir(self._arrival(frame * FRAME_SAMPLES))
+            case endpoint.Stirred():
+                return Stir()
             case endpoint.Ended(last, waited, capped):
                 over = Over(self._arrival((last + 1) * FRAME_SAMPLES), waited, capped, self._length())
                 self._capture = None
