@@ -228,7 +228,8 @@ class Session:
         return self._scenario.expected
 
     def opener(self, said: str, last: str) -> tuple[str, Pcm16] | None:
-        if not self._prepared_words:
+        # A reply out of the cache is about to be there, and whole.
+        if not self._prepared_words or self._prepared_reply(said, self._history()):
             return None
         words = openers.load(self._scenario.language).choose(said, last)
         sound = self._voice.ready(words, self._style())
