@@ -650,7 +650,8 @@ def test_a_reply_that_is_ready_needs_no_opener():
 def test_a_draft_begun_early_stands_while_the_same_fact_fits():
     asr = ScriptedAsr([("Where is my order", "where is my order, um")])
     with Call(early=True, asr=asr, llm=ScriptedLlm(["It is coming."])) as call:
-        call.say(0.6)
+        call.say(0.45)
+        call.say(0.15)  # the draft's threads have had their time before the last word ends
         assert call.last.state is State.HEARING
         assert call.session.snapshot().drafts == 1
         assert not call.session.pull(960).any()  # nothing leaves before the endpoint
